@@ -13,11 +13,13 @@ import pytest
 import yaml
 from aiohttp import web
 from click.testing import CliRunner
+from support import nodereports
 from support.api_server import answering
 
 from cluster import objects
 from raddle_operator.cli import main
 from raddle_operator.cli.scan import reading
+from raddle_operator.objects import nodereport
 from raddle_operator.scanning.look import Cause
 
 WORKLOADS = """\
@@ -213,11 +215,12 @@ def stored(number):
 class Server:
     """An API server with some pods on one node, by pages of two; `refused` are paths that the user may not read.
 
-    `expired`: tokens that it has forgotten -> those that it gives for the rest as it is now.
+    `expired`: tokens that it has forgotten -> those that it gives for the rest as it is now; `others` are objects that
+    it has too, by path.
     """
 
-    def __init__(self, pods, refused=(), metrics="", expired=None):
-        self.pods, self.refused, self.metrics, self.asked = pods, refused, metrics, []
+    def __init__(self, pods, refused=(), metrics="", expired=None, others=None):
+        self.pods, self.refused, self.metrics, self.others, self.asked = pods, refused, metrics, others or {}, []
         self.expired = expired or {}
 
     async def answer(self, request):
@@ -240,6 +243,8 @@ class Server:
             return web.Response(text=self.metrics)
         if path == "/api/v1/namespaces":
             return web.json_response({"items": [{"metadata": {"name": "ns"}}]})
+        if path in self.others:
+            return web.json_response(self.others[path])
         return web.json_response({"message": "no such", "reason": "NotFound"}, status=404)
 
 
@@ -294,6 +299,46 @@ async def test_what_one_may_not_read_is_said_and_the_rest_is_shown(tmp_path):
     ((row,), notes) = await found(Server([stored(0)], refused), tmp_path, cpus=16)
     assert (row.seen.threads, row.used_cpus) == (16, None)
     assert re.search(r"nodes: 16 CPUs are assumed .*nodes/proxy", " ".join(notes))
+
+
+AGENTS = "/api/v1/namespaces/raddle-system/pods"
+REPORT = f"{AGENTS}/agent-1:8082/proxy/v1/report"
+
+
+def watched(*containers, drifted=True):
+    """What an API server has of a node whose agent reports these containers."""
+    worst = {"policy": "InferenceThreading/ns/p", "namespace": "ns", "pod": "app-0", "container": "serve"}
+    running = {"worst": [{**worst, "cause": "CodeSetsIt", "detail": "16"}] if drifted else []}
+    agent = {"metadata": {"name": "agent-1"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+    topology = {**objects.topology("n"), "status": {"running": running}}
+    return {
+        "/apis/raddle.dev/v1alpha1/nodecputopologies": {"items": [topology]},
+        AGENTS: {"items": [agent]},
+        REPORT: nodereport.to_document(nodereports.report("n", *containers)),
+    }
+
+
+async def test_what_an_agent_has_seen_to_run_takes_the_place_of_what_a_pod_lets_expect(tmp_path):
+    pods = [stored(0), stored(1)]
+    for number, one in enumerate(pods):
+        one["metadata"]["uid"] = f"uid-app-{number}"
+    server = Server(pods, others=watched(nodereports.sixteen("app-0"), nodereports.container("app-1")))
+    ((row,), _) = await found(server, tmp_path, usage=False)
+    assert (row.pods, row.threads, row.seen.cause) == (2, (4, 16), Cause.CODE_SETS_IT)
+    assert nodereports.SETS_16.detail in row.seen.threads_because
+    assert row.seen.fix.text == nodereports.SETS_16.fix
+    assert [query for path, query in server.asked if path == AGENTS]
+
+
+async def test_agents_are_asked_only_of_nodes_that_tell_of_drift_and_a_silent_one_is_said(tmp_path):
+    server = Server([stored(0)], others=watched(drifted=False))
+    await found(server, tmp_path)
+    assert AGENTS not in [path for path, _ in server.asked]
+    ((row,), notes) = await found(Server([stored(0)], (REPORT,), others=watched()), tmp_path, usage=False)
+    assert (row.seen.cause, "otherwise than planned is not known: node n: you may not ask" in notes[0]) == (
+        Cause.NODE_CPUS,
+        True,
+    )
 
 
 async def test_no_kubelet_is_asked_where_nobody_wants_it_or_nothing_was_found(tmp_path):

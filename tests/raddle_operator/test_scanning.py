@@ -12,12 +12,14 @@ from support.injections import inject
 from assembling import regular
 from cluster import objects
 from raddle import env
+from raddle_operator.cli.scan.words import CAUSES
 from raddle_operator.injection.matching import Policies
+from raddle_operator.objects import nodereport
 from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.scanning import measured
-from raddle_operator.scanning.look import Cause, Cluster, Node, look, workload
+from raddle_operator.scanning.look import Cause, Cluster, Drifted, Node, look, workload
 from raddle_operator.scanning.measured import Usage
 from raddle_operator.scanning.rows import Gathered, to_document, totals
 
@@ -195,6 +197,17 @@ def test_what_raddle_has_given_values_fits_until_the_limit_changes(image):
     injected["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "1"
     (found,) = look(injected, cluster(Policies([POLICY])))
     assert (found.threads, found.planned, found.cause) == (2, 1, Cause.STALE)
+
+
+@pytest.mark.parametrize("cause", nodereport.Cause)
+def test_each_cause_that_an_agent_tells_is_a_finding_with_its_fix(cause):
+    finding = nodereport.Finding(cause=cause, detail="seen", fix="mend it")
+    (found,) = look(pod(container("ollama/ollama"), uid="u"), cluster(drifted={("u", "serve"): Drifted(finding, None)}))
+    assert (str(found.cause), found.threads, found.fix.short) == (cause, 64, "mend it")
+    assert found.cause.is_finding
+    assert found.cause.is_agents
+    assert found.threads_because == "its node's agent: seen"
+    assert CAUSES[found.cause]
 
 
 @pytest.mark.parametrize(

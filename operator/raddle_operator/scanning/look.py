@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from raddle_operator.injection.injected import strip_injected
 from raddle_operator.injection.matching import DISABLED, Policies, govern
 from raddle_operator.injection.plan_annotations import COUNTS
 from raddle_operator.injection.workers import SIDECARS
+from raddle_operator.objects import nodereport
 from raddle_operator.objects.pods import WORKLOADS, Container, Pod, pod_from_object, workload_of
 from raddle_operator.objects.policy import PolicyObject, policy_from_object
 from raddle_operator.objects.quantities import QuantityError
@@ -51,11 +52,24 @@ class Cause(StrEnum):
     STALE = "Stale"
     FITS = "Fits"
     UNKNOWN = "Unknown"
+    # What an agent says of a pod that Raddle governs, in its own words.
+    CODE_SETS_IT = nodereport.Cause.CODE_SETS_IT.value
+    NOT_REACHED = nodereport.Cause.NOT_REACHED.value
+    RESIZED = nodereport.Cause.RESIZED.value
+    CPUSET_CHANGED = nodereport.Cause.CPUSET_CHANGED.value
+    OTHER_THREADS = nodereport.Cause.OTHER_THREADS.value
+    OVERSUBSCRIBED = nodereport.Cause.OVERSUBSCRIBED.value
+    SHARED_CORES = nodereport.Cause.SHARED_CORES.value
 
     @property
     def is_finding(self) -> bool:
         """Whether something is to be mended."""
         return self not in (Cause.FITS, Cause.UNKNOWN)
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether an agent has seen it."""
+        return str(self) in tuple(nodereport.Cause)
 
 
 class Expected(NamedTuple):
@@ -73,6 +87,13 @@ class Node(NamedTuple):
 
     cpus: int
     machine: Machine | None = None
+
+
+class Drifted(NamedTuple):
+    """What an agent says of a container: the worst finding, and the threads in effect where it knows them."""
+
+    finding: nodereport.Finding
+    threads: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +158,7 @@ class Cluster:
 
     `unlabelled` is what a namespace without the label counts as. `assumed` is for pods whose node is not known; None:
     such a pod makes no threads yet. `created`: pods are there; else they are manifests, which the webhook will meet.
+    `drifted` are the containers of which an agent says that they run otherwise than planned, by the pod's uid and name.
     """
 
     policies: Policies
@@ -145,6 +167,7 @@ class Cluster:
     unlabelled: str = DISABLED
     assumed: Node | None = None
     created: bool = True
+    drifted: Mapping[tuple[str, str], Drifted] = field(default_factory=dict)
 
 
 # It leaves everything to Raddle, in all namespaces.
@@ -175,7 +198,20 @@ def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
         if found is None and container.name in planned:
             found = runtimes.governed()
         if found is not None:
-            yield _seen(pod, container, found, node, cluster)
+            seen = _seen(pod, container, found, node, cluster)
+            drifted = cluster.drifted.get((str(pod.raw["metadata"].get("uid")), container.name))
+            yield seen if drifted is None else _as_it_runs(seen, drifted)
+
+
+def _as_it_runs(seen: Seen, drifted: Drifted) -> Seen:
+    """What an agent has seen counts more than what the pod's spec lets expect."""
+    return replace(
+        seen,
+        threads=drifted.threads or seen.threads,
+        threads_because=f"its node's agent: {drifted.finding.detail}",
+        cause=Cause(drifted.finding.cause),
+        fix=Fix(text=drifted.finding.fix),
+    )
 
 
 def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster: Cluster) -> Seen:

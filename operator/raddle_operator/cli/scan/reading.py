@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from raddle.cpus import cpuset
 from raddle_operator.cli import cluster as asking
+from raddle_operator.cli import reports
 from raddle_operator.injection.matching import Policies
 from raddle_operator.kube import (
     NAMESPACES,
@@ -32,9 +33,10 @@ from raddle_operator.kube import (
     Object,
 )
 from raddle_operator.kube.session import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Call, lines
-from raddle_operator.objects import nfd, nodecheck, nodetopology
+from raddle_operator.objects import nfd, nodecheck, nodetopology, running
+from raddle_operator.objects.reading import SpecError
 from raddle_operator.scanning import measured
-from raddle_operator.scanning.look import Cluster, Node, look
+from raddle_operator.scanning.look import Cluster, Drifted, Node, look
 from raddle_operator.scanning.measured import Key
 from raddle_operator.scanning.rows import Gathered, Part
 
@@ -103,8 +105,9 @@ async def scan(asked: Asked, kubeconfig: Path | None, context: str | None) -> Sc
 
 async def _cluster(kube: Kube, asked: Asked, notes: list[str]) -> Cluster:
     """All that decides beside the pods, as far as the user may read it."""
+    known, drifting = await _topologies(kube)
     try:
-        nodes = await _nodes(kube)
+        nodes = await _nodes(kube, known)
     except Forbidden:
         nodes = {}
         notes.append(f"you may not read nodes: {asked.cpus} CPUs are assumed (--cpus)")
@@ -119,7 +122,21 @@ async def _cluster(kube: Kube, asked: Asked, notes: list[str]) -> Cluster:
         nodes=nodes,
         unlabelled=await asking.unlabelled(kube),
         assumed=None if nodes else Node(asked.cpus),
+        drifted=await _drifted(kube, drifting, notes) if drifting else {},
     )
+
+
+async def _drifted(kube: Kube, nodes: Collection[str], notes: list[str]) -> Mapping[tuple[str, str], Drifted]:
+    """What the agents of these nodes say of containers that run otherwise than planned, as far as they answer."""
+    found = await reports.of_nodes(kube, nodes)
+    if why := found.missing(nodes):
+        notes.append(f"what runs otherwise than planned is not known: {why}")
+    return {
+        (one.uid, one.name): Drifted(one.findings[0], one.effective_threads)
+        for report in found.by_node.values()
+        for one in report.containers
+        if one.findings
+    }
 
 
 async def _or(call: Awaitable[T], otherwise: T, name: str, unread: list[str]) -> T:
@@ -142,19 +159,30 @@ async def _namespaces(kube: Kube, namespace: str) -> Mapping[str, Mapping[str, s
     return {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in found}
 
 
-async def _nodes(kube: Kube) -> dict[str, Node]:
-    """The nodes by name; nodes of one make share a machine."""
+async def _topologies(kube: Kube) -> tuple[dict[str, Node], set[str]]:
+    """The nodes that Raddle knows by name, those of one make share a machine; and those where something drifts."""
     shapes: dict[str, Node] = {}
     found: dict[str, Node] = {}
+    drifting: set[str] = set()
     with contextlib.suppress(NotFound, Forbidden):
         async for page in kube.pages(NODE_CPU_TOPOLOGIES):
             for obj in page.items:
+                name = obj["metadata"]["name"]
                 with contextlib.suppress(nodetopology.TopologyError):
                     digest = nodetopology.shape_hash(obj.get("spec") or {})
                     if digest not in shapes:
                         machine = nodecheck.machine_of(obj)
                         shapes[digest] = Node(cpuset.count(machine.online), machine)
-                    found[obj["metadata"]["name"]] = shapes[digest]
+                    found[name] = shapes[digest]
+                with contextlib.suppress(SpecError):
+                    if running.from_document((obj.get("status") or {}).get("running") or {}).worst:
+                        drifting.add(name)
+    return found, drifting
+
+
+async def _nodes(kube: Kube, known: Mapping[str, Node]) -> dict[str, Node]:
+    """The nodes by name: those that Raddle knows, and what the others report of themselves."""
+    found = dict(known)
     reported: dict[nfd.NodeReport, Node] = {}
     async for page in kube.pages(NODES):
         for obj in page.items:

@@ -20,6 +20,13 @@ CAUSES: Final = {
     Cause.STALE: "Raddle's values are of before the policy or the limit changed; a new pod gets others",
     Cause.FITS: "as planned, or fewer",
     Cause.UNKNOWN: "its threads, or what they should be, can't be told from outside; -o wide has why",
+    Cause.CODE_SETS_IT: "an agent says: the code sets another count than planned",
+    Cause.NOT_REACHED: "an agent says: the plan has not reached the process",
+    Cause.RESIZED: "an agent says: the limit is another than planned with",
+    Cause.CPUSET_CHANGED: "an agent says: the CPUs are others, or fewer, than planned with",
+    Cause.OTHER_THREADS: "an agent says: another pool ran more threads than planned",
+    Cause.OVERSUBSCRIBED: "an agent says: processes x sessions x threads are far above the CPUs",
+    Cause.SHARED_CORES: "an agent says: it is bound to the same CPUs as another container",
 }
 
 
@@ -128,9 +135,15 @@ def causes(scan: Scan) -> Iterator[tuple[str, str]]:
 
 
 def advice(scan: Scan) -> Iterator[tuple[str, str]]:
-    """Yields the known servers of which more is to be known than a variable, with what to do."""
-    found = {row.seen.runtime: row.seen.fix.text for row in scan.rows}
+    """Yields what is found of which more is to be known than a variable or a few words, with what to do."""
+    found = {_name(row): row.seen.fix.text for row in scan.rows}
     yield from ((name, text) for name, text in found.items() if len(text) > LONGEST_FIX)
+
+
+def _name(row: Row) -> str:
+    """What a fix that is no variable is for: a workload where its agent has found something, else a kind of server."""
+    seen = row.seen
+    return f"{seen.namespace} {seen.workload}" if seen.cause.is_agents else seen.runtime
 
 
 def with_raddle(scan: Scan) -> str:
