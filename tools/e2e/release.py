@@ -36,6 +36,9 @@ VALUES: dict[str, Any] = {
     "agent": {
         "resources": NO_CPU,
         "watch": "Processes",
+        # To know which processes have a runtime that no shim has spoken of, and what the code sets.
+        "watchLibraries": True,
+        "datagrams": {"enabled": True},
         # A test waits for a window of two looks.
         "extraEnv": [{"name": "RADDLE_WATCH_INTERVAL", "value": "5"}],
     },
