@@ -146,6 +146,19 @@ def test_runtimes_are_told_by_the_libraries_that_are_mapped(tmp_path):
     assert host_processes.read_libraries(str(tmp_path / "absent")) is None
 
 
+def test_a_runtime_that_is_loaded_later_is_seen_when_it_has_made_threads(tmp_path):
+    """A script may fetch a model for minutes, and then become the server: as the same process, for the kernel."""
+    maps = tmp_path / "100" / "maps"
+    write_thread(tmp_path, 100, 100)
+    maps.write_text("7f00 r-xp /bin/dash\n")
+    processes = HostProcesses(str(tmp_path))
+    assert processes.look([100], {})[100].runtimes == ()
+    maps.write_text("7f00 r-xp /venv/lib/libonnxruntime.so.1.23\n")
+    assert processes.look([100], {})[100].runtimes == ()
+    write_thread(tmp_path, 100, 101)
+    assert processes.look([100], {})[100].runtimes == ("onnxruntime",)
+
+
 # --- this machine -------------------------------------------------------------------------------------------------
 
 BUSY = """

@@ -21,7 +21,8 @@ _MAPS_PIECE_BYTES: Final = 65536
 _MOST_MAPS_BYTES: Final = 8 << 20
 # Of one container: who has more of them costs us no more, and is told of these.
 MOST_THREADS: Final = 2048
-# A library may be loaded at any time, but reading maps holds up the process' own changes to them.
+# A library may be loaded at any time, but reading maps holds up the process' own changes to them. They are read again
+# when there are more threads than then, which is what matters of a runtime, and now and then.
 MAPS_EVERY_S: Final = 600.0
 _NS: Final = 1e-9
 
@@ -48,12 +49,12 @@ _LIBRARIES: Final = {
 
 
 class _Libraries:
-    """What a process had mapped when it was last asked; None: that may not be seen."""
+    """What a process had mapped when it was last asked, None: that may not be seen; and its threads then."""
 
-    __slots__ = ("at_s", "found")
+    __slots__ = ("at_s", "found", "threads")
 
-    def __init__(self, found: tuple[str, ...] | None, at_s: float) -> None:
-        self.found, self.at_s = found, at_s
+    def __init__(self, found: tuple[str, ...] | None, threads: int, at_s: float) -> None:
+        self.found, self.threads, self.at_s = found, threads, at_s
 
 
 class HostProcesses:
@@ -106,7 +107,7 @@ class HostProcesses:
             start_s=first.start_s,
             own_pid=own_number,
             command=first.name,
-            runtimes=self._runtimes(number, first.start_s),
+            runtimes=self._runtimes(number, first.start_s, len(tasks)),
             thread_count=len(tasks),
             threads=threads,
         )
@@ -129,10 +130,10 @@ class HostProcesses:
     def _stat(self, folder: str) -> ThreadLook | None:
         return parse_stat(host_files.read(folder + "/stat"), self._tick_s)
 
-    def _runtimes(self, number: int, start_s: float) -> tuple[str, ...] | None:
+    def _runtimes(self, number: int, start_s: float, threads: int) -> tuple[str, ...] | None:
         kept, now_s = self._libraries.get((number, start_s)), time.monotonic()
-        if kept is None or now_s - kept.at_s > MAPS_EVERY_S:
-            kept = _Libraries(read_libraries(f"{self._proc}/{number}/maps"), now_s)
+        if kept is None or threads > kept.threads or now_s - kept.at_s > MAPS_EVERY_S:
+            kept = _Libraries(read_libraries(f"{self._proc}/{number}/maps"), threads, now_s)
             self._libraries[number, start_s] = kept
         return kept.found
 
