@@ -1,7 +1,9 @@
-"""What runs otherwise than planned on a real node, and that each of Raddle's readers names it with its cause and fix."""
+"""What runs otherwise than planned on real nodes, and that each of Raddle's readers names it with its cause and fix."""
 
+import contextlib
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,16 +16,20 @@ from support import real_pods as pods
 from cluster.client import ApiError
 from e2e import release
 from e2e.images import APP_IMAGE, PYTHON
-from e2e.scenarios import HOST, HOSTNAME
+from e2e.scenarios import GUEST, HOST, HOSTNAME
 from e2e.waiting import wait
+from raddle import env
+from raddle.cpus import cpuset
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Cause
 
 pytestmark = [pytest.mark.e2e, pytest.mark.flaky(reruns=1, rerun_except="E2EError"), pytest.mark.timeout(3600)]
 
-SECONDS = 300.0
-AGENT_PORT = 8082
+SECONDS = 420.0
+AGENT_PORT, DATAGRAMS_PORT = 8082, 8126
 LIMIT = "2"
+# On a machine of two CPUs, one of which is kept back, 2 CPUs of limit are one thread's.
+PLANNED = {HOST: 1, GUEST: 2}
 # A program as people write it; 0 is the runtime's own count.
 SESSION = """
 import time
@@ -40,115 +46,191 @@ while True:
 """
 SETS_16 = SESSION.format(threads=16)
 PLAIN = SESSION.format(threads=0)
-# CPU 1 is the only one that is not kept back: nobody needs to be on CPU 0.
+# A CPU beside those that nobody needs to be on.
+BOUND_TO = {HOST: 0, GUEST: 3}
 BOUND = """
 import os
-os.sched_setaffinity(0, {0})
+os.sched_setaffinity(0, {{{cpu}}})
 while True:
     pass
 """
-SPUN_ON = {0: 3, 1: 1}
-SPINNING = f"""
+# CPU -> threads; on the virtual node they are of two NUMA nodes.
+SPUN_ON = {HOST: {0: 3, 1: 1}, GUEST: {3: 3, 12: 1}}
+SPINNING = """
 import os, threading
 def spin(cpu):
     os.sched_setaffinity(0, {{cpu}})
     while True:
         pass
-for cpu, threads in {SPUN_ON}.items():
+for cpu, threads in {spun_on}.items():
     for _ in range(threads):
         threading.Thread(target=spin, args=(cpu,)).start()
 """
+# Of all processes of the node whose control groups have one of these names: task -> CPU time in ticks and the CPU that
+# it was on last, fields 14, 15 and 39 of /proc/*/task/*/stat.
+READ_PROC = """
+import json, pathlib, sys
+found = {name: {} for name in sys.argv[1:]}
+for process in pathlib.Path("/proc").iterdir():
+    try:
+        groups = (process / "cgroup").read_text() if process.name.isdecimal() else ""
+        for name in [name for name in found if name in groups]:
+            for task in (process / "task").iterdir():
+                fields = (task / "stat").read_text().rpartition(")")[2].split()
+                found[name][task.name] = int(fields[11]) + int(fields[12]), int(fields[36])
+    except OSError:
+        continue
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(params=[HOST, GUEST])
+def node(request):
+    """Each node by its name, once it is there."""
+    request.getfixturevalue("guest" if request.param == GUEST else "host")
+    return request.param
 
 
 # --- the five -------------------------------------------------------------------------------------------------------
 
 
-def test_a_count_in_the_code_is_named(host, record_property):
+def test_a_count_in_the_code_is_named(host, node, record_property):
     with pods.governed(host, "sets-16") as space:
-        (one,) = started(space, application("app", SETS_16))
-        found = named(space, one, Cause.CODE_SETS_IT)
-    assert re.search("the code sets 16 threads .* 1 was planned; limit 2 CPUs", found.detail)
+        (one,) = started(space, application(space, node, "app", SETS_16))
+        found = named(space, node, one, Cause.CODE_SETS_IT)
+        assert sessions(space, node, one) == [("onnxruntime", 16, "code")]
+    assert re.fullmatch(rf"the code sets 16 threads for onnxruntime of .*, {planned(node)}; limit 2 CPUs", found.detail)
     assert "remove the count from the code" in found.fix
-    record_property("e2e drift", told(found))
+    record_property(f"e2e drift {node}", told(found))
 
 
-def test_a_process_that_the_shim_does_not_reach_is_named(host, record_property):
+def test_a_process_that_the_shim_does_not_reach_is_named(host, node, record_property):
     with pods.governed(host, "not-reached") as space:
-        (one,) = started(space, application("app", SETS_16, "-I"))
-        found = named(space, one, Cause.NOT_REACHED)
-    assert re.search("no shim has spoken in process 1 .*, which has onnxruntime: .* 1 was planned", found.detail)
+        (one,) = started(space, application(space, node, "app", SETS_16, "-I"))
+        found = named(space, node, one, Cause.NOT_REACHED)
+    assert re.search(
+        rf"no shim has spoken in .*, which has onnxruntime: .*, {planned(node)}; limit 2 CPUs", found.detail
+    )
     assert "python -I" in found.fix
-    record_property("e2e drift", told(found))
+    record_property(f"e2e drift {node}", told(found))
 
 
-def test_a_container_that_was_resized_in_place_is_named(host, record_property):
+def test_a_container_that_was_resized_in_place_is_named(host, node, record_property):
     with pods.governed(host, "resized") as space:
-        (one,) = started(space, application("app", PLAIN, limit="500m"))
+        (one,) = started(space, application(space, node, "app", PLAIN, limit="500m"))
+        assert wait(lambda: sessions(space, node, one), "the shim has spoken", SECONDS) == [("onnxruntime", 1, "plan")]
         change = {"spec": {"containers": [{"name": "app", "resources": {"limits": {"cpu": "1"}}}]}}
         space.cluster.kubectl(
             *("-n", space.name, "patch", "pod", "app", "--subresource", "resize", "--patch", json.dumps(change))
         )
-        found = named(space, one, Cause.RESIZED)
+        found = named(space, node, one, Cause.RESIZED)
+        wait(lambda: reported(space, node, one).quota_cpus == 1, "the kubelet has followed", SECONDS)
     assert found.detail == "planned with a limit of 0.5 CPUs, the limit is 1 now"
     assert "restart the pod" in found.fix
-    record_property("e2e drift", told(found))
+    record_property(f"e2e drift {node}", told(found))
 
 
-def test_a_cpuset_that_the_kubelet_has_made_smaller_is_named(host, record_property):
-    with pods.governed(host, "cpuset", threads={"intraOp": 2}) as space:
-        (one,) = started(space, application("app", PLAIN))
-        whole = {"cpu": "1", "memory": "256Mi"}
-        neighbour = application("neighbour", "import time; time.sleep(1e6)")
-        neighbour["spec"]["containers"][0]["resources"] = {"requests": whole, "limits": whole}
+def test_a_cpuset_that_the_kubelet_has_made_smaller_is_named(host, node, record_property):
+    whole, threads, taken = {HOST: ("0-1", 2, "1"), GUEST: ("0-15", 15, "2")}[node]
+    with pods.governed(host, "cpuset", threads={"intraOp": threads}) as space:
+        (one,) = started(space, application(space, node, "app", PLAIN, limit=str(threads)))
         # Its agent has seen the CPUs that it had.
-        before = wait(lambda: reported(space, one), "a report of the pod", SECONDS)
+        before = wait(lambda: reported(space, node, one), "a report of the pod", SECONDS)
+        neighbour = application(space, node, "neighbour", "import time; time.sleep(1e6)")
+        alone = {"cpu": taken, "memory": "256Mi"}
+        neighbour["spec"]["containers"][0]["resources"] = {"requests": alone, "limits": alone}
         started(space, neighbour)
-        found = named(space, one, Cause.CPUSET_CHANGED)
-    assert (before.cpuset, before.findings) == ("0-1", ())
-    assert found.detail == "1 CPU (0) for 2 threads that were planned; they were 0-1"
+        found = named(space, node, one, Cause.CPUSET_CHANGED)
+        status, text = pods.inside(space, one, "app", PYTHON, "-c", "import os; print(*os.sched_getaffinity(1))")
+        assert status == 0, text
+    left = cpuset.of([int(cpu) for cpu in text.split()])
+    assert cpuset.count(left) == cpuset.count(cpuset.parse_list(whole)) - int(taken)
+    assert (before.cpuset, before.findings) == (whole, ())
+    cpus = f"{cpuset.count(left)} CPU{'s' * (cpuset.count(left) > 1)} ({cpuset.format_list(left)})"
+    assert found.detail == f"{cpus} for {threads} threads that were planned; they were {whole}"
     assert "restart the pod" in found.fix
-    record_property("e2e drift", told(found))
+    record_property(f"e2e drift {node}", told(found))
 
 
-def test_two_containers_that_are_bound_to_the_same_cpu_are_named(host, record_property):
-    with pods.governed(host, "shared") as space:
-        one, other = started(space, application("left", BOUND), application("right", BOUND))
-        left, right = named(space, one, Cause.SHARED_CORES), named(space, other, Cause.SHARED_CORES)
-        drawn = wait(lambda: agreeing(space, one, other), "the picture agrees with /proc", SECONDS)
-    assert f"shares CPUs 0 with {space.name}/right app: 2 threads of both for 1 CPU" in left.detail
-    assert f"shares CPUs 0 with {space.name}/left app" in right.detail
+def test_two_containers_that_are_bound_to_the_same_cpu_are_named(host, node, record_property):
+    cpu = BOUND_TO[node]
+    program = BOUND.format(cpu=cpu)
+    with pods.governed(host, "shared") as space, proc_of(host, node) as read:
+        one, other = started(space, *(application(space, node, name, program) for name in ("left", "right")))
+        left, right = (named(space, node, each, Cause.SHARED_CORES) for each in (one, other))
+        drawn = wait(lambda: agreeing(space, node, read, one, other), "the picture agrees with /proc", SECONDS)
+    assert f"shares CPUs {cpu} with {space.name}/right app: 2 threads of both for 1 CPU" in left.detail
+    assert f"shares CPUs {cpu} with {space.name}/left app" in right.detail
     assert "take away what binds both" in left.fix
-    assert [sorted(threads) for threads in drawn] == [[0], [0]]
-    record_property("e2e drift", told(left))
+    assert drawn == [{cpu: 1}, {cpu: 1}]
+    record_property(f"e2e drift {node}", told(left))
 
 
 # --- the picture ----------------------------------------------------------------------------------------------------
 
 
-def test_the_picture_of_a_node_agrees_with_proc_read_beside_it(host, record_property):
-    with pods.governed(host, "picture") as space:
-        (one,) = started(space, application("app", SPINNING))
-        (drawn,) = wait(lambda: agreeing(space, one), "the picture agrees with /proc", SECONDS)
-    assert drawn == SPUN_ON
-    record_property("e2e drift", f"the picture and /proc: threads by CPU are {drawn}")
+def test_the_picture_of_a_node_agrees_with_proc_read_beside_it(host, node, record_property):
+    program = SPINNING.format(spun_on=SPUN_ON[node])
+    with pods.governed(host, "picture") as space, proc_of(host, node) as read:
+        (one,) = started(space, application(space, node, "app", program))
+        (drawn,) = wait(lambda: agreeing(space, node, read, one), "the picture agrees with /proc", SECONDS)
+        print(text(space, "kubectl", "raddle", "top", "node", node))
+    assert drawn == SPUN_ON[node]
+    record_property(f"e2e drift {node}", f"the picture, its SVG and /proc: threads by CPU are {drawn}")
 
 
-def agreeing(space, *ones):
-    """For each pod CPU -> threads that ran there last, once the picture and /proc say the same; None while not."""
+def agreeing(space, node, read, *ones):
+    """For each pod CPU -> threads that ran there last, once both pictures and /proc say the same; None while not."""
     ids = [wait(lambda one=one: container_id(space, one), "the container runs", SECONDS) for one in ones]
-    before = [threads_of(one) for one in ids]
-    picture = raddle(space, "top", "node", HOST, "-o", "json")
-    after = [threads_of(one) for one in ids]
-    letters = {found["uid"]: found["letter"] for found in picture["containers"]}
-    drawn = [
-        {cpu["cpu"]: cpu["threads"][letter] for cpu in picture["cpus"] if letter in cpu["threads"]}
-        for letter in (letters.get(one["metadata"]["uid"]) for one in ones)
+    before = read(ids)
+    drawn = [by_cpu(found, one) for found in (as_json(space, node), as_svg(space, node)) for one in ones]
+    after = read(ids)
+    seen = [
+        Counter(cpu for task, (ticks, cpu) in after[name].items() if ticks > before[name].get(task, (0, 0))[0])
+        for name in ids
     ]
-    read = [
-        Counter(cpu for task, (ticks, cpu) in later.items() if ticks > earlier.get(task, (0, 0))[0])
-        for earlier, later in zip(before, after, strict=True)
-    ]
-    return drawn if all(read) and drawn == read else None
+    return [dict(one) for one in seen] if all(seen) and drawn == [*seen, *seen] else None
+
+
+def as_json(space, node):
+    """(namespace, pod, CPU) -> threads, of the picture for programs."""
+    picture = json.loads(text(space, "raddle", "top", "node", node, "-o", "json"))
+    names = {one["letter"]: (one["namespace"], one["pod"]) for one in picture["containers"]}
+    return {(*names[letter], cpu["cpu"]): n for cpu in picture["cpus"] for letter, n in cpu["threads"].items()}
+
+
+def as_svg(space, node):
+    """The same, of the picture for people."""
+    picture = html.unescape(text(space, "raddle", "top", "node", node, "-o", "svg"))
+    names = dict(re.findall(r"\b([A-Z]\d*): ([-a-z0-9]+/[-a-z0-9]+) app: ", picture))
+    cells = re.findall(r'<g class="cpu [^"]*" data-cpu="(\d+)"><title>([^<]*)</title>', picture)
+    return {
+        (*names[letter].split("/"), int(cpu)): int(threads)
+        for cpu, said in cells
+        for letter, threads in re.findall(r"\b([A-Z]\d*) (\d+) threads?", said)
+    }
+
+
+def by_cpu(drawn, one):
+    space, name = one["metadata"]["namespace"], one["metadata"]["name"]
+    return {cpu: threads for (namespace, pod, cpu), threads in drawn.items() if (namespace, pod) == (space, name)}
+
+
+@contextlib.contextmanager
+def proc_of(site, node):
+    """Yields what reads a node's /proc, of these containers: a pod beside them that sees the node's processes."""
+    with pods.without_raddle(site, "proc") as space:
+        manifest = application(space, node, "proc", "import time; time.sleep(1e6)")
+        manifest["spec"]["hostPID"] = True
+        one = space.create(manifest)
+        wait(lambda: container_id(space, one), "the reader of /proc runs", SECONDS)
+
+        def read(containers):
+            status, said = pods.inside(space, one, "app", PYTHON, "-c", READ_PROC, *containers)
+            assert status == 0, said
+            return json.loads(said)
+
+        yield read
 
 
 def container_id(space, one):
@@ -156,117 +238,124 @@ def container_id(space, one):
     return status.get("containerID", "").rpartition("//")[2] if "running" in status.get("state", {}) else ""
 
 
-def threads_of(container):
-    """Task -> its CPU time in ticks and the CPU that it was on last, fields 14, 15 and 39 of /proc/*/task/*/stat."""
-    found = {}
-    for process in Path("/proc").iterdir():
-        try:
-            if not process.name.isdecimal() or container not in (process / "cgroup").read_text():
-                continue
-            for task in (process / "task").iterdir():
-                fields = (task / "stat").read_text().rpartition(")")[2].split()
-                found[task.name] = (int(fields[11]) + int(fields[12]), int(fields[36]))
-        except OSError:
-            continue
-    return found
-
-
 # --- who names it ---------------------------------------------------------------------------------------------------
 
 
-def named(space, one, cause):
-    """The finding, once explain, top, the metric, the policy's status, scan and the pages all name it."""
-    name, uid = one["metadata"]["name"], one["metadata"]["uid"]
-    missing = ["explain"]
+def named(space, node, one, cause):
+    """The finding, once all who should name it do; what they say is printed."""
+    name = one["metadata"]["name"]
+    said = {}
 
     def everywhere():
-        found = finding(explain(space, name), cause)
-        if found is not None:
-            missing[:] = [reader for reader, names in readers(space, name, uid, found).items() if not names]
-        return found if not missing else None
+        found = next((each for each in explained(space, name) if each.cause == cause), None)
+        if found is None:
+            return None
+        said.clear()
+        said.update((reader, (is_named, shown)) for reader, is_named, shown in readers(space, node, one, found))
+        return found if all(is_named for is_named, _ in said.values()) else None
 
     try:
-        wait(lambda: in_status(space, name, cause), f"the policy's status names {cause} of {name}", SECONDS)
         # A finding may be missing from one report, of which the next has it again.
-        return wait(everywhere, f"all name {cause} of {name}", SECONDS)
+        found = wait(everywhere, f"all name {cause} of {name}", SECONDS)
     except Exception as error:
-        error.add_note(f"not named by: {', '.join(missing)}")
-        error.add_note(json.dumps(explain(space, name), indent=1)[:3000])
+        missing = [f"{reader}: {shown[-2000:]}" for reader, (is_named, shown) in said.items() if not is_named]
+        error.add_note(f"not named by {len(missing)} of {len(said)}:\n" + "\n".join(missing))
+        error.add_note(json.dumps(asked(space, node, "v1/report"), indent=1)[:4000])
         error.add_note(pods.log(space, one)[-1000:])
         raise
+    print(f"\n=== {cause} on {node}")
+    for reader, (_, shown) in said.items():
+        print(f"--- {reader}\n{shown.rstrip()}")
+    return found
 
 
-def readers(space, name, uid, found):
-    """Who must name it -> whether he does, with the fix where there is room for one."""
-    (top,) = [one for one in raddle(space, "top", "pods", "-n", space.name, "-o", "json")["items"] if one["uid"] == uid]
-    rows = raddle(space, "scan", "-n", space.name, "--no-usage", "-o", "json")["workloads"]
-    scanned = next(row for row in rows if row["workload"] == f"pod/{name}")
-    page = text(space, "scan", "-n", space.name, "--no-usage", "-o", "html")
-    picture = text(space, "top", "node", HOST, "-o", "svg")
-    labels = f'namespace="{space.name}",pod="{name}",container="app",cause="{found.cause}"'.split(",")
-    metric = [line for line in metrics(space).splitlines() if line.startswith("raddle_container_findings{")]
-    return {
-        "top pods": finding(top, found.cause) is not None and finding(top, found.cause).fix == found.fix,
-        "top pods, the table": found.cause in text(space, "top", "pods", f"pod/{name}", "-n", space.name),
-        "scan": (scanned["cause"], scanned["fix"]["text"]) == (found.cause, found.fix),
-        "the scan's page": all(html.escape(one) in page for one in (found.cause, found.fix)),
-        "the picture": found.cause in picture and name in picture,
-        "the page of nodes": found.cause in text(space, "top", "nodes", "-o", "html"),
-        "metric": any(all(label in line for label in labels) and line.endswith(" 1.0") for line in metric),
-        "explain, for people": found.fix in text(space, "explain", f"pod/{name}", "-n", space.name),
-    }
+def readers(space, node, one, found):
+    """Yields who must name it, whether he does, with the fix where there is room for one, and what he says."""
+    name, uid, of = one["metadata"]["name"], one["metadata"]["uid"], ("-n", space.name)
+
+    def says(words, *command, shown=None):
+        said = text(space, *command)
+        where = [line for line in said.splitlines() if shown is None or shown in line]
+        return " ".join(command), all(word in said for word in words), "\n".join(where)
+
+    yield says((found.cause, found.detail, found.fix), "kubectl", "raddle", "explain", f"pod/{name}", *of)
+    yield says((found.cause,), "kubectl", "raddle", "top", "pods", f"pod/{name}", *of)
+    yield says((found.cause, name), "kubectl", "raddle", "top", "node", node, "-o", "svg", shown=name)
+    yield says((found.cause, node), "kubectl", "raddle", "top", "nodes")
+    yield says((found.cause, node), "kubectl", "raddle", "top", "nodes", "-o", "html", shown=found.cause)
+    yield says((found.cause, f"{space.name}/"), "kubectl", "raddle", "top", "policies", *of)
+    yield says((found.cause, found.fix, name), "raddle", "scan", "--no-usage", *of)
+    page = html.escape(found.fix)
+    yield says((found.cause, page, name), "raddle", "scan", "--no-usage", *of, "-o", "html", shown=page)
+    items = json.loads(text(space, "kubectl", "raddle", "top", "pods", *of, "-o", "json"))["items"]
+    fixes = [each["fix"] for item in items if item["uid"] == uid for each in item.get("findings", [])]
+    yield "kubectl raddle top pods -o json", found.fix in fixes, json.dumps(fixes)
+    labels = {f'namespace="{space.name}"', f'pod="{name}"', 'container="app"', f'cause="{found.cause}"'}
+    lines = [line for line in str(asked(space, node, "metrics")["text"]).splitlines() if is_of(line, labels)]
+    yield "the agent's metric", len(lines) == 1 and lines[0].endswith(" 1.0"), "\n".join(lines)
+    status = space.policy_status()
+    running = status.get("running", {})
+    worst = [each for each in running.get("worst", []) if (each["pod"], each["cause"]) == (name, found.cause)]
+    yield "the policy's status.running", len(worst) == 1, json.dumps(running)
+    drifted = [each for each in status.get("conditions", []) if each["type"] == "Drifted"]
+    yield "the policy's condition", [each["status"] for each in drifted] == ["True"], json.dumps(drifted)
 
 
-def finding(container, cause):
-    """The container's finding of this cause, None where it has none."""
-    said = nodereport.from_document({"node": "n", "level": "Processes", "containers": [container]}).containers[0]
-    return next((one for one in said.findings if one.cause == cause), None)
+def is_of(line, labels):
+    return line.startswith("raddle_container_findings{") and all(label in line for label in labels)
 
 
-def in_status(space, name, cause):
-    worst = space.policy_status().get("running", {}).get("worst", [])
-    return any((one["pod"], one["cause"]) == (name, cause) for one in worst)
+def explained(space, name):
+    """The findings that `raddle explain` has of the pod."""
+    document = json.loads(text(space, "raddle", "explain", f"pod/{name}", "-n", space.name, "-o", "json"))
+    report = {"node": "n", "level": "Processes", "containers": document["running"]["containers"]}
+    return [found for one in nodereport.from_document(report).containers for found in one.findings]
 
 
-def explain(space, name):
-    """What `raddle explain` says runs in the pod's container."""
-    containers = raddle(space, "explain", f"pod/{name}", "-n", space.name, "-o", "json")["running"]["containers"]
-    return containers[0] if containers else {"namespace": space.name, "pod": name, "uid": "", "name": "app"}
-
-
-def raddle(space, *arguments):
-    return json.loads(text(space, *arguments))
-
-
-def text(space, *arguments):
-    """What the command prints, as a user of this cluster runs it."""
-    command = [sys.executable, "-m", "raddle_operator", *arguments]
+def text(space, *command):
+    """What a command prints, as a user of this cluster runs it."""
     environ = space.cluster.environment()
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    environ |= {"PATH": programs, "COLUMNS": "140"}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr
     return done.stdout
 
 
-def metrics(space):
-    """The metrics of the node's agent."""
-    return str(asked(space, "metrics").get("text", ""))
+def sessions(space, node, one):
+    """What shims have told of the pod's processes: (runtime, threads, source)."""
+    found = reported(space, node, one)
+    told = [each for process in (found.processes if found else ()) for each in process.sessions or ()]
+    return [(each.runtime, each.threads, each.source) for each in told]
 
 
-def reported(space, one):
+def reported(space, node, one):
     """What the node's agent says of the pod's container, once it has seen it run; None while it says nothing."""
     try:
-        report = nodereport.from_document(asked(space, "v1/report"))
+        report = nodereport.from_document(asked(space, node, "v1/report"))
     except ApiError:
         return None
     return next((seen for seen in report.containers if seen.uid == one["metadata"]["uid"] and seen.cpuset), None)
 
 
-def asked(space, path):
+def asked(space, node, path):
     """The answer of the node's agent, by way of the API server."""
-    where = {"labelSelector": "app.kubernetes.io/component=agent", "fieldSelector": f"spec.nodeName={HOST}"}
-    agents = f"/api/v1/namespaces/{release.NAMESPACE}/pods"
-    (agent,) = space.client.get(agents, **where)["items"]
-    return space.client.get(f"{agents}/{agent['metadata']['name']}:{AGENT_PORT}/proxy/{path}")
+    found = agent(space, node)
+    return space.client.get(
+        f"/api/v1/namespaces/{release.NAMESPACE}/pods/{found['metadata']['name']}:{AGENT_PORT}/proxy/{path}"
+    )
+
+
+def agent(space, node):
+    """The pod of the node's agent."""
+    where = {"labelSelector": "app.kubernetes.io/component=agent", "fieldSelector": f"spec.nodeName={node}"}
+    (found,) = space.client.get(f"/api/v1/namespaces/{release.NAMESPACE}/pods", **where)["items"]
+    return found
+
+
+def planned(node):
+    count = PLANNED[node]
+    return f"{count} {'was' if count == 1 else 'were'} planned"
 
 
 def told(found):
@@ -276,7 +365,8 @@ def told(found):
 # --- pods -----------------------------------------------------------------------------------------------------------
 
 
-def application(name, program, *options, limit=LIMIT):
+def application(space, node, name, program, *options, limit=LIMIT):
+    """A pod of one container with this Python program."""
     container = {
         "name": "app",
         "image": APP_IMAGE,
@@ -285,10 +375,14 @@ def application(name, program, *options, limit=LIMIT):
         # A node of two CPUs, one of which is kept back, has none to spare.
         "resources": {"requests": {"cpu": "0"}, "limits": {"cpu": limit}},
     }
+    if node == GUEST:
+        # Without kube-proxy, which would have to be emulated too, no Service is there: its agent is told of by its address.
+        address = agent(space, node)["status"]["podIP"]
+        container["env"] = [{"name": env.AGENT, "value": f"{address}:{DATAGRAMS_PORT}/app"}]
     spec = {
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 0,
-        "nodeSelector": {HOSTNAME: HOST},
+        "nodeSelector": {HOSTNAME: node},
         "containers": [container],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}

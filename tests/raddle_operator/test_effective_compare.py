@@ -346,8 +346,9 @@ def test_two_containers_whose_cpusets_overlap_while_other_cpus_are_free_are_name
     assert "models/resnet-1 serve" in right[0].detail
 
 
-def test_threads_that_wait_for_the_same_cpus_and_never_leave_them_share_cores():
-    bound = on("0-1", used=1.0, delay=1.0, migrations=0.0)
+@pytest.mark.parametrize(("used", "delay"), [(1.0, 1.0), (0.07, 0.93)], ids=["half each", "others take most of it"])
+def test_threads_that_wait_for_the_same_cpus_and_never_leave_them_share_cores(used, delay):
+    bound = on("0-1", used=used, delay=delay, migrations=0.0)
     left, right = two(bound, bound)
     assert "shares CPUs 0-1 with models/ranker-1" in left[0].detail
     assert len(right) == 1
@@ -363,6 +364,11 @@ WAITING = on("0", used=1.0, delay=1.0, migrations=0.0)
 APART = {
     "threads that the kernel moves": (on("0-1"), on("0-1"), NODE),
     "threads that do not wait": (on("0-1", delay=0.0, migrations=0.0), on("0-1", delay=0.0, migrations=0.0), NODE),
+    "threads that seldom want one": (
+        on("0-1", used=0.02, delay=0.2, migrations=0.0),
+        on("0-1", used=0.02, delay=0.2, migrations=0.0),
+        NODE,
+    ),
     "whole nodes": (in_cpuset("0-15"), in_cpuset("0-15"), NODE),
     "wide cpusets": (in_cpuset("2-15"), in_cpuset("2-15"), NODE),
     "other cpusets": (in_cpuset("0-1"), in_cpuset("2-3"), NODE),

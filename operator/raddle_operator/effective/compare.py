@@ -33,7 +33,9 @@ _SLACK: Final = 2
 _BUSY: Final = 0.1
 # Throttled periods, or waits for a CPU as a part of the CPU time: below it threads do not stand in each other's way.
 _HARM: Final = 0.05
-# Threads that wait this long and never change their CPU are bound to it, or might as well be.
+# Threads that want so much of a CPU, running or waiting for it, wait this part of what they ran and never change it are
+# bound to it, or might as well be. Where others are on it too they may get very little.
+_WANTED_CPUS: Final = 0.5
 _LONG_WAIT: Final = 0.2
 
 Key = tuple[str, str]
@@ -400,8 +402,8 @@ def _bound_to(container: Container) -> int:
     found = 0
     for process in container.processes:
         for pool in process.pools:
-            waited = _waited(pool)
-            waits = waited is not None and waited >= _LONG_WAIT and pool.used_cpus >= _BUSY
+            waited = _waited(pool) or 0.0
+            waits = waited >= _LONG_WAIT and pool.used_cpus * (1 + waited) >= _WANTED_CPUS
             if waits and pool.migrations_hz == 0:
                 found |= _places(pool)
     return found
