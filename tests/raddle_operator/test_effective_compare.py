@@ -228,7 +228,14 @@ CASES = {
         PLAN,
         Cause.CPUSET_CHANGED,
         "1 CPU (3) for 2 threads that were planned; they were 0-3",
-        None,
+        "restart the pod: it is planned again, and a session made since then has fewer threads",
+    ),
+    "fewer CPUs than threads that the policy asks for": (
+        container(process(pool(2), sessions=said(2)), cpuset="3"),
+        replace(PLAN, asked=True),
+        Cause.CPUSET_CHANGED,
+        "1 CPU (3) for 2 threads that were planned; they were 0-3",
+        "the policy asks for so many: have it allow fewer (threads.intraOp, minIntraOp), and restart the pod",
     ),
     "bound to CPUs that it lost": (
         container(process(pool(2), sessions=said(2)), cpuset="4-5"),
@@ -297,6 +304,13 @@ def test_what_the_pod_spec_sets_is_not_measured_against_the_plan():
     counts = {"openmp": 2}
     assert found(CODE, replace(PLAN, threads=None, counts=counts)) == ()
     assert found(SILENT, replace(PLAN, threads=None, counts=counts), machine=None) == ()
+
+
+@pytest.mark.parametrize("first", ["3", None], ids=["as ever", "the agent has just begun"])
+def test_more_threads_than_cpus_are_a_finding_unless_the_policy_has_asked_for_them(first):
+    one = container(process(pool(2), sessions=said(2)), cpuset="3")
+    assert found(one, replace(PLAN, asked=True), first) == ()
+    assert [each.detail for each in found(one, first=first)] == ["1 CPU (3) for 2 threads that were planned"]
 
 
 def test_a_container_without_a_plan_is_left_as_it_is():
@@ -398,6 +412,7 @@ def test_two_containers_that_nothing_binds_to_the_same_cpus_do_not_share_cores(l
 plans = st.builds(
     Planned,
     threads=st.none() | st.integers(1, 64),
+    asked=st.booleans(),
     counts=st.dictionaries(st.sampled_from(["onnxruntime", "openmp"]), st.integers(1, 64)),
     limit_cpus=st.none() | st.floats(0, 1e6),
     exclusive_cpus=st.integers(0, 8),

@@ -53,6 +53,14 @@ def test_only_a_containers_own_limit_can_be_compared_later(planning, expected):
     assert read(**planning).limit_cpus == expected
 
 
+@pytest.mark.parametrize(
+    ("policy", "asked"), [(Policy(intra_op=2), True), (Policy(min_intra_op=2), True), (Policy(), False)]
+)
+def test_a_count_that_the_policy_asks_for_is_told_from_one_that_was_planned(policy, asked):
+    found = read(policy=policy, quota_cpus=2.0)
+    assert (found.threads, found.asked) == (2, asked)
+
+
 def test_two_processes_share_the_cpus():
     found = read(quota_cpus=8.0, workers=4)
     assert (found.streams, found.workers, found.threads) == (4, 4, 2)

@@ -303,18 +303,23 @@ def _fits(session: Session, limit_cpus: float) -> bool:
 def _cpuset_changed(container: Container, plan: Planned, first: str | None) -> Iterator[_Found]:
     """CPUs that are no longer those that threads were bound to, or too few for them.
 
-    Shared CPUs change whenever the kubelet gives some of them to another container, and nobody needs to know.
+    Shared CPUs change whenever the kubelet gives some of them to another container, and nobody needs to know. A policy
+    may ask for more threads than there have ever been CPUs.
     """
     now, before = _mask(container.cpuset), _mask(first)
     if not now:
         return
-    cpus, needed = cpuset.count(now), plan.threads or 0
-    if cpus < needed and not _all_fit(container, cpus):
-        changed = f"; they were {_list(before)}" if before and before != now else ""
-        detail = f"{_plural_cpus(cpus)} ({_list(now)}) for {_threads(needed)} that were planned{changed}"
-        fix = "restart the pod: it is planned again, and a session made since then has fewer threads"
+    cpus, needed, changed = cpuset.count(now), plan.threads or 0, bool(before) and before != now
+    if cpus < needed and (changed or not plan.asked) and not _all_fit(container, cpus):
+        were = f"; they were {_list(before)}" if changed else ""
+        detail = f"{_plural_cpus(cpus)} ({_list(now)}) for {_threads(needed)} that were planned{were}"
+        fix = (
+            "the policy asks for so many: have it allow fewer (threads.intraOp, minIntraOp), and restart the pod"
+            if plan.asked
+            else "restart the pod: it is planned again, and a session made since then has fewer threads"
+        )
         yield _found(needed / cpus, Cause.CPUSET_CHANGED, detail, fix)
-    elif before and before != now and (plan.exclusive_cpus or plan.pinned):
+    elif changed and (plan.exclusive_cpus or plan.pinned):
         detail = f"the CPUs are {_list(now)} now and were {_list(before)}, which its threads were bound to"
         yield _found(1.0, Cause.CPUSET_CHANGED, detail, "restart the pod, or its sessions, to bind the threads anew")
 

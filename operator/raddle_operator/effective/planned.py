@@ -20,8 +20,9 @@ class Planned:
     """One container's plan.
 
     `policy` is the policy's reference, Kind/name. `threads` is the intra-op count of one session, None where the plan
-    sets none (the pod spec does); `counts` are those of all families that have one, by family. `limit_cpus` is the
-    container's own limit that was planned with, None where that was none, or is not what the plan counts with.
+    sets none (the pod spec does); `asked`: the policy allows no fewer, however many CPUs there are. `counts` are those
+    of all families that have one, by family. `limit_cpus` is the container's own limit that was planned with, None
+    where that was none, or is not what the plan counts with.
     `exclusive_cpus`: how many it should have to itself, 0 for shared ones; `cpus` which, as a bitmask, 0 where that is
     not known; `pinned`: its threads are bound to them. `shim`: one should be in its processes. `runtimes` are the
     families that it is planned for; `streams` the processes x sessions that it reckons with, `workers` the processes.
@@ -30,6 +31,7 @@ class Planned:
 
     policy: str = ""
     threads: int | None = None
+    asked: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     limit_cpus: float | None = None
     exclusive_cpus: int = 0
@@ -76,6 +78,7 @@ def _planned(recorded: wire.Recorded) -> Planned:
     return Planned(
         policy=recorded.governed_by,
         threads=threads,
+        asked=threads is not None and threads <= (policy.intra_op or policy.min_intra_op),
         counts={family: count for family, count in counts.items() if count is not None and family in policy.runtimes},
         limit_cpus=budget.quota_cpus if own else None,
         exclusive_cpus=_count(values, "exclusiveCPUs") or 0,
