@@ -18,7 +18,7 @@ from support.api_server import answering
 
 from cluster import objects
 from raddle_operator.cli import main
-from raddle_operator.cli.scan import reading
+from raddle_operator.cli.scan import reading, words
 from raddle_operator.objects import nodereport
 from raddle_operator.scanning.look import Cause
 
@@ -328,6 +328,19 @@ async def test_what_an_agent_has_seen_to_run_takes_the_place_of_what_a_pod_lets_
     assert nodereports.SETS_16.detail in row.seen.threads_because
     assert row.seen.fix.text == nodereports.SETS_16.fix
     assert [query for path, query in server.asked if path == AGENTS]
+
+
+async def test_of_drift_that_takes_no_cpus_it_is_not_said_that_there_are_too_many_threads(tmp_path):
+    resized = nodereport.Finding(cause=nodereport.Cause.RESIZED, detail="the limit is 1 now", fix="restart")
+    pod = stored(0)
+    pod["metadata"]["uid"] = "uid-app-0"
+    server = Server([pod], others=watched(nodereports.container("app-0", effective_threads=1, findings=(resized,))))
+    (rows, _) = await found(server, tmp_path, usage=False)
+    assert [words.cells(row)["saves"] for row in rows] == [""]
+    told = words.sentence(words.Scan(rows=rows, pods=1, notes=()))
+    assert (
+        told == "1 of 1 container with a known runtime runs too many threads, or otherwise than planned, in 1 of 1 pod."
+    )
 
 
 async def test_agents_are_asked_only_of_nodes_that_tell_of_drift_and_a_silent_one_is_said(tmp_path):

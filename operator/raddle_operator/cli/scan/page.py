@@ -37,7 +37,7 @@ def _parts(scan: Scan) -> Iterator[str]:
     yield f'<p class="soft">raddle scan, {plural(scan.pods, "pod")}</p>\n</header>'
     figures = [
         ("Containers with a known runtime", str(sums.rows)),
-        ("run too many threads", str(sums.findings)),
+        (words.found(scan, "run"), str(sums.findings)),
         ("their pods", str(sums.pods)),
         ("CPUs that may come back", words.number(sums.gives_back_cpus)),
     ]

@@ -88,8 +88,8 @@ def _threads(row: Row) -> str:
 
 
 def gives_back(row: Row) -> str:
-    """About how many CPUs; ≤ where the limit stands for what was not measured."""
-    if not row.seen.cause.is_finding:
+    """About how many CPUs, "" for none; ≤ where the limit stands for what was not measured."""
+    if not row.seen.surplus_share:
         return ""
     if row.gives_back_cpus is None:
         return "?"
@@ -123,9 +123,15 @@ def sentence(scan: Scan) -> str:
     shown = f"{plural(sums.rows, 'container')} with a known runtime"
     if not sums.findings:
         return f"None of {shown} is known to run too many threads, in {plural(scan.pods, 'pod')}."
-    run = "runs" if sums.findings == 1 else "run"
+    how = found(scan, "runs" if sums.findings == 1 else "run")
     saved = f" Up to about {number(sums.gives_back_cpus)} CPUs would come back." if sums.gives_back_cpus else ""
-    return f"{sums.findings} of {shown} {run} too many threads, in {sums.pods} of {plural(scan.pods, 'pod')}.{saved}"
+    return f"{sums.findings} of {shown} {how}, in {sums.pods} of {plural(scan.pods, 'pod')}.{saved}"
+
+
+def found(scan: Scan, verb: str) -> str:
+    """What is found of containers, with a word for `run`."""
+    otherwise = any(row.seen.cause.is_agents for row in scan.rows)
+    return f"{verb} too many threads{', or otherwise than planned' * otherwise}"
 
 
 def causes(scan: Scan) -> Iterator[tuple[str, str]]:

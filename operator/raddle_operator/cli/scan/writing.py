@@ -75,7 +75,7 @@ def _shown(scan: Scan, columns: tuple[str, ...]) -> list[str]:
 
 
 def _totals(console: Console, scan: Scan) -> None:
-    table = output.table("namespace", "containers", "too many", "pods", "saves")
+    table = output.table("namespace", "containers", "to mend", "pods", "saves")
     for column in table.columns[1:]:
         column.justify = "right"
     for one in scan.totals:

@@ -47,7 +47,7 @@ def _tile(one: Node) -> Tile:
     if one.problem:
         return Tile(name=one.name, state=State.OFFLINE, said=printable(one.problem))
     share = one.throttled_share
-    said = f"{plural(one.containers, 'container')}, {one.planned_threads} threads planned"
+    said = f"{plural(one.containers, 'container')}, {plural(one.planned_threads, 'thread')} planned"
     said += f", {one.effective_threads} running"
     said += f", throttled up to {share:.0%}" * bool(one.containers)
     said += f"; {one.drifted} not as planned: {rows.counted(one.causes)}" * bool(one.drifted)
