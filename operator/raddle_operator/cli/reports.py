@@ -25,6 +25,8 @@ SILENT: Final = f"its agent does not answer on port {PORT}; it does where agent.
 
 Fetch = Callable[[str], Awaitable[Object]]
 """The name of an agent's pod -> the JSON that it answers. Raises KubeError or ValueError."""
+Kept = Callable[[NodeReport], NodeReport]
+"""A report -> what is kept of it."""
 Told = Callable[[int, int], None]
 """What is told, each time a node has answered or has not: how many of how many."""
 
@@ -76,7 +78,7 @@ async def read(
     agents: Mapping[str, str],
     fetch: Fetch,
     told: Told | None = None,
-    kept: Callable[[NodeReport], NodeReport] = summed,
+    kept: Kept = summed,
 ) -> Reports:
     """The reports of agents, node -> pod, some at once, and of each what is `kept`.
 
@@ -108,8 +110,10 @@ async def read(
     return Reports(by_node=dict(sorted(by_node.items())), failed=dict(sorted(failed.items())))
 
 
-async def of_nodes(kube: Kube, nodes: Collection[str] | None = None, told: Told | None = None) -> Reports:
-    """The reports of these nodes, None: of all that have an agent; only that of a single node is whole.
+async def of_nodes(
+    kube: Kube, nodes: Collection[str] | None = None, told: Told | None = None, kept: Kept | None = None
+) -> Reports:
+    """The reports of these nodes, None: of all that have an agent; without `kept` only that of a single node is whole.
 
     Raises KubeError other than Forbidden.
     """
@@ -132,7 +136,7 @@ async def of_nodes(kube: Kube, nodes: Collection[str] | None = None, told: Told 
         path = PODS.path(namespace, f"{pod}:{PORT}", "proxy/v1/report")
         return await kube.request("GET", path, timeout_s=TIMEOUT_S)
 
-    return await read(agents, fetch, told, summed if nodes is None or len(nodes) > 1 else _whole)
+    return await read(agents, fetch, told, kept or (summed if nodes is None or len(nodes) > 1 else _whole))
 
 
 def _whole(report: NodeReport) -> NodeReport:

@@ -7,7 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -34,6 +34,7 @@ from raddle_operator.kube import (
 )
 from raddle_operator.kube.session import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Call, lines
 from raddle_operator.objects import nfd, nodecheck, nodetopology, running
+from raddle_operator.objects.nodereport import NodeReport
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.scanning import measured
 from raddle_operator.scanning.look import Cluster, Drifted, Node, look
@@ -128,15 +129,19 @@ async def _cluster(kube: Kube, asked: Asked, notes: list[str]) -> Cluster:
 
 async def _drifted(kube: Kube, nodes: Collection[str], notes: list[str]) -> Mapping[tuple[str, str], Drifted]:
     """What the agents of these nodes say of containers that run otherwise than planned, as far as they answer."""
-    found = await reports.of_nodes(kube, nodes)
+    found = await reports.of_nodes(kube, nodes, kept=_with_findings)
     if why := found.missing(nodes):
         notes.append(f"what runs otherwise than planned is not known: {why}")
     return {
         (one.uid, one.name): Drifted(one.findings[0], one.effective_threads)
         for report in found.by_node.values()
         for one in report.containers
-        if one.findings
     }
+
+
+def _with_findings(report: NodeReport) -> NodeReport:
+    """Of a report only what is needed of it: of a large cluster the rest would be most of a scan's memory."""
+    return replace(report, containers=tuple(replace(one, processes=()) for one in report.containers if one.findings))
 
 
 async def _or(call: Awaitable[T], otherwise: T, name: str, unread: list[str]) -> T:
