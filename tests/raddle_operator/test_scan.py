@@ -325,8 +325,10 @@ async def test_what_an_agent_has_seen_to_run_takes_the_place_of_what_a_pod_lets_
     server = Server(pods, others=watched(nodereports.sixteen("app-0"), nodereports.container("app-1")))
     ((row,), _) = await found(server, tmp_path, usage=False)
     assert (row.pods, row.threads, row.seen.cause) == (2, (4, 16), Cause.CODE_SETS_IT)
-    assert nodereports.SETS_16.detail in row.seen.threads_because
     assert row.seen.fix.text == nodereports.SETS_16.fix
+    ((name, text),) = words.advice(words.Scan(rows=[row], pods=2, notes=()))
+    assert name.endswith("serve")
+    assert text == f"its node's agent: {nodereports.SETS_16.detail}; fix: {nodereports.SETS_16.fix}"
     assert [query for path, query in server.asked if path == AGENTS]
 
 

@@ -142,14 +142,16 @@ def causes(scan: Scan) -> Iterator[tuple[str, str]]:
 
 def advice(scan: Scan) -> Iterator[tuple[str, str]]:
     """Yields what is found of which more is to be known than a variable or a few words, with what to do."""
-    found = {_name(row): row.seen.fix.text for row in scan.rows}
+    found = dict(_advised(row) for row in scan.rows)
     yield from ((name, text) for name, text in found.items() if len(text) > LONGEST_FIX)
 
 
-def _name(row: Row) -> str:
-    """What a fix that is no variable is for: a workload where its agent has found something, else a kind of server."""
+def _advised(row: Row) -> tuple[str, str]:
+    """What a fix is for, and its words: a container and what its agent has seen, else a kind of server."""
     seen = row.seen
-    return f"{seen.namespace} {seen.workload}" if seen.cause.is_agents else seen.runtime
+    if seen.cause.is_agents:
+        return f"{seen.namespace} {seen.workload} {seen.container}", f"{seen.threads_because}; fix: {seen.fix.text}"
+    return seen.runtime, seen.fix.text
 
 
 def with_raddle(scan: Scan) -> str:
