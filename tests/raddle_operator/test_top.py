@@ -57,12 +57,12 @@ REPORTS = Reports(
 MACHINE = sysfs.read_machine(str(machines.path("2s4n-16c32t")))
 
 
-def printed(columns, lines, wide=()):
+def printed(columns, lines, wide=(), width=250):
     table = output.table(*columns, *wide)
     for row in lines:
         table.add_row(*row.cells, *(row.more if wide else ()))
     text = StringIO()
-    Console(file=text, width=250).print(table)
+    Console(file=text, width=width).print(table)
     return text.getvalue()
 
 
@@ -73,6 +73,20 @@ def test_pods_are_lines_with_the_worst_first(golden):
     lines = rows.pods(rows.seen(REPORTS), "worst")
     text = printed(rows.PODS, lines) + "\n" + printed(rows.PODS, lines, rows.PODS_WIDE)
     golden("top/pods.txt", text)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_a_narrow_terminal_leaves_the_names_of_columns_and_all_numbers_whole(width):
+    for columns, lines in (
+        (rows.PODS, rows.pods(rows.seen(REPORTS), "worst")),
+        (rows.NODES, rows.nodes(rows.summed(REPORTS, {"worker-7": 192}), "worst")),
+    ):
+        shown = printed(columns, lines, width=width)
+        header, *rest = shown.splitlines()
+        assert header.split() == [column.upper() for column in columns]
+        assert max(map(len, (header, *rest))) <= width
+        numbers = {cell for row in lines for cell in row.cells if any(map(str.isdigit, cell)) and "-" not in cell}
+        assert {cell for cell in numbers if " " not in cell} <= set(shown.split())
 
 
 @pytest.mark.parametrize(

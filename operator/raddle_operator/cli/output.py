@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 import yaml
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
 
@@ -20,12 +20,26 @@ def console() -> Console:
 
 
 _NAMES: Final = {"command", "container", "namespace", "node", "pod", "policy", "workload"}
-_SENTENCES: Final = {"because", "detail", "effective", "finding", "gets", "runtimes"}
+_SENTENCES: Final = {"because", "detail", "effective", "finding", "gets", "runtimes", "spinning", "without shim"}
+
+
+class _Table(Table):
+    """A table whose columns come closer together where the terminal is too narrow for it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for apart in range(self.padding[1], 0, -1):
+            self.padding = (0, apart, 0, 0)
+            if self.__rich_measure__(console, options.update_width(_ANY_WIDTH)).maximum <= options.max_width:
+                break
+        yield from super().__rich_console__(console, options)
+
+
+_ANY_WIDTH: Final = 10_000
 
 
 def table(*columns: str) -> Table:
     """An unframed table in kubectl's manner. A narrow terminal folds its words: a cut number is another number."""
-    made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    made = _Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for column in columns:
         made.add_column(column.upper(), overflow="fold", no_wrap=column.lower() not in _NAMES | _SENTENCES)
     return made
