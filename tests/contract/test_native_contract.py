@@ -152,6 +152,8 @@ OWNERS = [
     ("", (), ""),
     ("", ("DRA_CPUSET_a=4-7", "HOME=/"), "DRA CPU claim"),
     ("", ("DRA_CPUSET_a=4,6", "DRA_CPUSET_b=5,7"), "DRA CPU claim"),
+    # The driver's development version tells the last claim's CPUs again.
+    ("", ("DRA_CPUSET_a=4,6", "DRA_CPUSET_b=5,7", "DRA_CPUSET_ASSIGNED=5,7"), "DRA CPU claim"),
     ("", ("DRA_CPUSET_a=4-7", "DRA_CPUSET_b=4-5"), "DRA CPU claim"),
     ("", ("DRA_CPUSET_=4-7",), "DRA CPU claim"),
     ("", ("DRA_CPUSET_a= 4 - 7 ", "DRA_CPUSET_b="), "DRA CPU claim"),

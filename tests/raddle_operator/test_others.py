@@ -170,10 +170,12 @@ def test_what_others_say_is_absent_from_a_budget_by_default():
 STATUS = "scheduling.koordinator.sh/resource-status"
 
 
-def bound(status, labels=None, *, cpu="4"):
+def bound(status, labels=None, *, cpu="4", annotations=None):
     """What binding puts on a pod of one container, on a node with 16 cores of two threads in two NUMA nodes."""
     container = {**objects.container("serve"), "resources": limit(cpu)}
-    pod = objects.pod(container, labels=labels or {}, annotations={STATUS: status} if status else {})
+    pod = objects.pod(
+        container, labels=labels or {}, annotations={**(annotations or {}), **({STATUS: status} if status else {})}
+    )
     patched, _ = inject(pod)
     return rebind(patched["metadata"]["annotations"], "node-1", regular(16, 2, numa_nodes=2))
 
@@ -186,6 +188,28 @@ def test_the_cpus_that_koordinator_has_chosen_are_planned_with_and_named():
     found = planned(bound('{"cpuset":"0-3"}', {"koordinator.sh/qosClass": "LSR"}))
     assert "Koordinator" in found["because"]["intraOp"]
     assert found["because"]["intraOp"].startswith("4 exclusive CPUs (Koordinator LSR)")
+
+
+# Koordinator's docs/user-manuals/fine-grained-cpu-orchestration.md: both policies, and what they make of two CPUs on a
+# node whose CPU n has the sibling n + 52. Which CPUs a policy comes to stands in the status; the policy itself is not read.
+@pytest.mark.parametrize(
+    ("policy", "cpuset", "threads"),
+    [("FullPCPUs", "2,18", 1), ("SpreadByPCPUs", "2-3", 2)],
+)
+def test_how_koordinator_binds_a_pod_counts_by_the_cpus_that_it_comes_to(policy, cpuset, threads):
+    spec = {"scheduling.koordinator.sh/resource-spec": json.dumps({"preferredCPUBindPolicy": policy})}
+    found = planned(
+        bound(json.dumps({"cpuset": cpuset}), {"koordinator.sh/qosClass": "LSR"}, cpu="2", annotations=spec)
+    )
+    assert (found["set"]["intraOp"], found["set"]["exclusiveCPUs"]) == (threads, 2)
+
+
+# Koordinator, pkg/koordlet/runtimehooks/hooks/cpuset/rule.go: such a pod runs on what is left for all.
+def test_a_pod_that_koordinator_has_bound_without_cpus_of_its_own_shares_the_node():
+    found = planned(bound("", {"koordinator.sh/qosClass": "LSR"}, cpu="8"))
+    assert found["set"]["intraOp"] == 8
+    assert found["because"]["intraOp"] == f"limits.cpu 8; Koordinator LSR, but no CPUs in {STATUS}"
+    assert "exclusiveCPUs" not in found["set"]
 
 
 @pytest.mark.parametrize(

@@ -454,6 +454,67 @@ async def test_claims_that_take_too_long_leave_time_for_an_answer(tmp_path):
             assert await bound_with(here, claiming("cpus")) == (None, "limits.cpu 2")
 
 
+def chosen(pod, cpus):
+    """The pod as koord-scheduler leaves it, a moment before it binds it."""
+    status = {"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": cpus} if cpus else {})}
+    return webhooks.injected(annotations={**pod["metadata"]["annotations"], **status})
+
+
+async def lsr(here):
+    """A pod that is to have CPUs of its own by Koordinator's choice, seen by the watch before any are chosen."""
+    pod = webhooks.pod(cpu="2")
+    pod["metadata"]["labels"]["koordinator.sh/qosClass"] = "LSR"
+    changed = webhooks.patched(pod, await here.create(pod))
+    seen = webhooks.injected(annotations=changed["metadata"]["annotations"])
+    here.memory.unbound.put(seen)
+    return seen
+
+
+def reason(response):
+    assert decision(response) == "changed NodeSpecific"
+    bound = webhooks.patched(webhooks.binding(), response)
+    return json.loads(bound["metadata"]["annotations"][PLAN])["because"]["intraOp"]
+
+
+NOTHING_CHOSEN = "limits.cpu 2; Koordinator LSR, but no CPUs in scheduling.koordinator.sh/resource-status"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "because"),
+    [
+        ("2-3", "2 exclusive CPUs (Koordinator LSR)"),
+        # A scheduler of another kind, or a bind policy that gives no CPUs.
+        ("", NOTHING_CHOSEN),
+    ],
+)
+async def test_cpus_that_a_scheduler_has_only_just_chosen_are_asked_for(tmp_path, cpus, because):
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=(kube := Asked(None))) as here:
+        kube.answer = chosen(await lsr(here), cpus)
+        assert reason(await here.bind(webhooks.binding())).startswith(because)
+        assert kube.asked == [("pods", "models", "resnet-1", True)]
+        # What the watch has shown by then is not asked for.
+        here.memory.unbound.put(kube.answer)
+        assert reason(await here.bind(webhooks.binding())).startswith(because)
+        assert len(kube.asked) == 1
+
+
+async def test_the_watch_may_show_chosen_cpus_first(tmp_path):
+    async with webhooks.running(tmp_path, webhooks.stocked(), arrival_wait_s=30.0) as here:
+        pod = await lsr(here)
+        under_way = asyncio.create_task(here.bind(webhooks.binding(), "?timeout=20s"))
+        await waiting_for(here.webhook._caches.unbound_waiters)
+        here.memory.unbound.put(pod)
+        here.memory.unbound.put(chosen(pod, "2-3"))
+        assert reason(await under_way).startswith("2 exclusive CPUs (Koordinator LSR)")
+
+
+@pytest.mark.parametrize("error", [NotFound(404, "NotFound", ""), Unavailable(0, "NoAnswer", "")])
+async def test_a_pod_whose_chosen_cpus_can_not_be_asked_for_is_bound_as_it_was_seen(tmp_path, error):
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=Asked(error)) as here:
+        await lsr(here)
+        assert reason(await here.bind(webhooks.binding())) == NOTHING_CHOSEN
+
+
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [

@@ -18,7 +18,7 @@ from raddle.planning.planner import Budget
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.claims import Claimed
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS
-from raddle_operator.injection.others import assigned
+from raddle_operator.injection.others import KOORDINATOR, RESOURCE_STATUS, assigned
 from raddle_operator.injection.tuned import Place, Tunings, follow
 from raddle_operator.objects.reading import EMPTY
 
@@ -66,6 +66,13 @@ class BindingDecision:
 def has_claims(annotations: Mapping[str, str]) -> bool:
     """Whether a container with a plan has ResourceClaims, which may give it CPUs."""
     return any(wire.has_claims(text) for key, text in annotations.items() if key.startswith(env.PLAN_PREFIX))
+
+
+def awaits_cpus(annotations: Mapping[str, str]) -> bool:
+    """Whether the pod's scheduler is to choose CPUs and has not been seen to: it writes them just before it binds."""
+    return RESOURCE_STATUS not in annotations and any(
+        wire.is_dedicated_by(text, KOORDINATOR) for key, text in annotations.items() if key.startswith(env.PLAN_PREFIX)
+    )
 
 
 def rebind(
@@ -157,6 +164,9 @@ def _values(
 def _budget(budget: Budget, own: Claimed | tuple[int | None, str], machine: Machine) -> tuple[Budget, str]:
     """What is planned with where others have chosen a container's CPUs, and who; "" where the budget itself says it."""
     if not isinstance(own, Claimed):
+        if own == (None, "") and budget.dedicated.startswith(KOORDINATOR):
+            # Such a pod runs on the CPUs that are left for all, or on those that the kubelet gives it.
+            return budget._replace(dedicated=""), f"{budget.dedicated}, but no CPUs in {RESOURCE_STATUS}"
         return budget if own[0] is None else budget._replace(cpus=own[0]), own[1]
     there = own.cpus is not None and not own.cpus & ~machine.online
     whole = budget._replace(whole_cpus=own.whole_cpus, dedicated=own.source)

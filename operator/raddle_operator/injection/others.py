@@ -24,6 +24,8 @@ from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.quantities import QuantityError, parse
 
 RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
+KOORDINATOR: Final = "Koordinator"
+"""What `Decided.dedicated` begins with where its scheduler chooses the CPUs, and writes them into RESOURCE_STATUS."""
 _VPA_BOOST: Final = "vpaCpuStartupBoost/"
 _STARTUP_BOOST: Final = "autoscaling.x-k8s.io/startup-cpu-boost"
 _CPU_BURST: Final = "koordinator.sh/cpuBurst"
@@ -102,7 +104,7 @@ def assigned(annotations: Mapping[str, str], machine: Machine) -> tuple[int | No
         return None, f"{RESOURCE_STATUS} is ignored: its cpuset is no CPU list"
     if cpus & ~machine.online:
         return None, f"{RESOURCE_STATUS} is ignored: it names CPUs that the node does not have"
-    return cpus, f"Koordinator: {RESOURCE_STATUS}"
+    return cpus, f"{KOORDINATOR}: {RESOURCE_STATUS}"
 
 
 def _settled(annotations: Mapping[str, str], name: str) -> tuple[Decimal | None, Decimal | None, str]:
@@ -168,7 +170,7 @@ def _lender(pod: Pod) -> str:
 def _dedicated(pod: Pod) -> str:
     qos = pod.labels.get(_KOORDINATOR_QOS)
     if qos in ("LSE", "LSR"):
-        return f"Koordinator {qos}"
+        return f"{KOORDINATOR} {qos}"
     return "Katalyst dedicated_cores" if pod.annotations.get(_KATALYST_QOS) == "dedicated_cores" else ""
 
 

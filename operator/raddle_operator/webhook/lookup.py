@@ -8,7 +8,7 @@ from enum import StrEnum, unique
 from typing import Final, TypeVar
 
 from raddle import env
-from raddle_operator.injection import claims
+from raddle_operator.injection import binding, claims
 from raddle_operator.injection.claims import Claimed
 from raddle_operator.kube import NAMESPACES, PODS, RESOURCE_CLAIMS, Kube, KubeError, NotFound
 from raddle_operator.kube.informer import Key
@@ -66,10 +66,15 @@ class Lookup:
     async def unbound(self, namespace: str, name: str, uid: str) -> Unbound | None:
         """The injected pod that is being bound; None where the pod is not injected. Raises LookupFailedError.
 
-        ``uid`` "" (the binder did not say) takes the pod of that name.
+        ``uid`` "" (the binder did not say) takes the pod of that name. One that awaits CPUs is asked for once more,
+        and taken as it was seen where that fails.
         """
+
+        def is_ready(pod: Unbound | None) -> bool:
+            return pod is not None and uid in ("", pod.uid) and not binding.awaits_cpus(pod.annotations)
+
         found = self._caches.unbound(namespace, name)
-        if found is not None and uid in ("", found.uid):
+        if is_ready(found):
             return found
 
         async def fetch(kube: Kube) -> Unbound | None:
@@ -82,7 +87,12 @@ class Lookup:
             return pod
 
         waiters: Waiters[Unbound | None] = self._caches.unbound_waiters  # type: ignore[assignment]
-        return await self._late((namespace, name), waiters, lambda pod: pod is not None and uid in ("", pod.uid), fetch)
+        try:
+            return await self._late((namespace, name), waiters, is_ready, fetch)
+        except LookupFailedError:
+            if found is None or uid not in ("", found.uid):
+                raise
+            return found
 
     async def claimed(self, namespace: str, name: str) -> Mapping[str, Claimed]:
         """The CPUs that ResourceClaims give the containers of a pod that is being bound. Raises LookupFailedError.

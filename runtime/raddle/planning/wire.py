@@ -326,6 +326,11 @@ def has_claims(text: str) -> bool:
     return '"claims":true' in text
 
 
+def is_dedicated_by(text: str, who: str) -> bool:
+    """Whether a plan annotation says that its container has whole CPUs of this one, as `has_claims` reads it."""
+    return f'"dedicated":"{who}' in text
+
+
 def read_plan_text(text: str) -> Recorded:
     """What a plan annotation says. Raises WireError for anything that `plan_text` would not have written."""
     if len(text) > env.RESERVED_PLAN:
