@@ -3,6 +3,7 @@
 import pytest
 from support.runtimes import libraries_lab, shim_lab
 from support.servers import lab, record
+from support.servers import models as small
 
 import fakemachine
 from cluster.progress import Progress
@@ -29,6 +30,7 @@ def fakes():
 def models(tmp_path_factory):
     folder = libraries_lab.write_models(tmp_path_factory.mktemp("models"))
     shim_lab.write_model(folder / "model.onnx")
+    small.write(folder)
     return folder
 
 

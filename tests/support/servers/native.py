@@ -30,6 +30,8 @@ SUITE: Final = "forky"
 LLAMA_CPP: Final = "0.7.0"
 WHISPER_CPP: Final = "1.9.5"
 OLLAMA: Final = "0.32.0"
+LLAMA_CPP_PYTHON: Final = "0.3.36"
+TORCHSERVE: Final = "0.12.0"
 GO_BINDING: Final = "1.27.0"
 GGUF: Final = ("gguf==0.19.0", "numpy==2.4.6")
 DJL: Final = "0.36.0"
@@ -40,6 +42,13 @@ _POM: Final = f"""<project>
 <groupId>ai.djl.onnxruntime</groupId><artifactId>onnxruntime-engine</artifactId><version>{DJL}</version>
 </dependency></dependencies>
 </project>
+"""
+# Addresses are told by variables.
+_TORCHSERVE: Final = """enable_envvars_config=true
+disable_system_metrics=true
+enable_metrics_api=false
+model_store={home}
+load_models=m.mar
 """
 # A model of the llama architecture with 256 tokens for bytes and some more.
 _GGUF_PROGRAM: Final = """
@@ -168,6 +177,33 @@ def ollama() -> Path:
         _ollama_model(home, llama / "tiny.gguf")
 
     return _made("ollama", fill, OLLAMA, str(llama))
+
+
+def llama_cpp_python() -> Path:
+    """python, with llama-cpp-python and its server, which pip compiles, and the model tiny.gguf."""
+
+    def fill(home: Path) -> None:
+        pins = f"llama-cpp-python[server]=={LLAMA_CPP_PYTHON}", "numpy==2.4.6"
+        python = pythons.venv(f"servers-llama-cpp-python-{LLAMA_CPP_PYTHON}", "3.12", pins)
+        (home / "python").write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+        (home / "python").chmod(0o755)
+        gguf_model(home / "tiny.gguf", 2, 128, 256, 16)
+
+    return _made("llama-cpp-python", fill, LLAMA_CPP_PYTHON, _GGUF_PROGRAM)
+
+
+def torchserve() -> Path:
+    """bin/torchserve with Debian's torch, and config.properties of one model, m, of no weights."""
+    programs = process_lab.torchserve()
+
+    def fill(home: Path) -> None:
+        (home / "bin").symlink_to(programs)
+        handler = process_lab.PROGRAMS / "handler.py"
+        archiver = (programs / "torch-model-archiver", "--model-name", "m", "--version", "1")
+        _build(str(archiver[0]), *archiver[1:], "--handler", handler, "--export-path", home, cwd=home, TMPDIR=str(home))
+        (home / "config.properties").write_text(_TORCHSERVE.format(home=home))
+
+    return _made("torchserve", fill, _TORCHSERVE, TORCHSERVE)
 
 
 def _ollama_model(home: Path, model: Path) -> None:

@@ -16,6 +16,11 @@ while read -r _; do
     echo "{\\"units\\": 1, \\"seconds\\": $((($(date +%s%N) - start) / 1000000))e-3}"
 done
 """
+# Two of them on one machine would take one port for gRPC.
+_TORCHSERVE = """
+export TS_GRPC_INFERENCE_PORT=$(($1 + 1)) TS_GRPC_MANAGEMENT_PORT=$(($1 + 2))
+exec {here}/bin/torchserve --start --foreground --ncs --disable-token-auth --ts-config {here}/config.properties
+"""
 # How many threads only wait for requests is another matter: by default as many as the machine has CPUs.
 _HTTP = ("--threads-http", "4")
 
@@ -74,6 +79,23 @@ ROWS = (
         most=40,
         why="with LLAMA_ARG_THREADS_HTTP=4 and Debian's llama-server in both",
         top=3,
+    ),
+    Row(
+        name="llama-cpp-python's server",
+        program=_program(
+            "PyPI",
+            "llama-cpp-python",
+            native.LLAMA_CPP_PYTHON,
+            native.llama_cpp_python,
+            *("{here}/python", "-m", "llama_cpp.server", "--model", "{here}/tiny.gguf"),
+            *("--host", "127.0.0.1", "--port", "{port}"),
+        ),
+        way=Way.PRESET,
+        by="`N_THREADS`, `N_THREADS_BATCH`",
+        variables=("N_THREADS", "N_THREADS_BATCH"),
+        container={"command": ["python", "-m", "llama_cpp.server"]},
+        request=_post("/v1/completions", prompt="hello world", max_tokens=8),
+        most=12,
     ),
     Row(
         name="whisper.cpp",
@@ -156,6 +178,25 @@ ROWS = (
         way=Way.SHIM,
         by="the session's options",
         most=30,
+    ),
+    Row(
+        name="TorchServe",
+        program=_program(
+            "PyPI", "torchserve", native.TORCHSERVE, native.torchserve, "sh", "-c", _TORCHSERVE, "sh", "{port}"
+        ),
+        way=Way.VARIABLE,
+        by="`OMP_NUM_THREADS`",
+        variables=("OMP_NUM_THREADS",),
+        container={"image": "pytorch/torchserve"},
+        image_env={
+            "PATH": "{here}/bin:/usr/bin:/bin",
+            "TS_INFERENCE_ADDRESS": "http://127.0.0.1:{port}",
+            "TS_MANAGEMENT_ADDRESS": "http://127.0.0.1:{port}",
+            **dict.fromkeys(("TMPDIR", "LOG_LOCATION", "METRICS_LOCATION"), "{work}"),
+        },
+        request=Request(path="/predictions/m", processes=2),
+        most=50,
+        why="two workers, as many as its JVM counts CPUs; with Debian's PyTorch",
     ),
     Row(
         name="C++ (libtorch)",
