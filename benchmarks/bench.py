@@ -23,6 +23,7 @@ BENCHMARKS = {
     "core": ["core", "--write"],
     "watch": ["watch", "--write"],
     "scale": ["scale", "--write"],
+    "agents": ["scale", "--agents", "--write"],
     "following": ["following", "--write"],
     "scanning": ["scanning", "--write"],
     "tuning": ["tuning", "--write"],

@@ -25,6 +25,8 @@ APPS: Final = 5
 FRONT_APPS: Final = 3
 SHAPES: Final = 8
 FLEET: Final = "fleet"
+GENERATION: Final = "7d4b9c6f5"
+"""The hash of the first pods' template."""
 IMAGES_OF_A_NODE: Final = 50
 """As many as a kubelet reports."""
 # Settings to toggle between: every pod that was given one of them is stale under the other.
@@ -89,7 +91,7 @@ def _policy(where: str, name: str, apps: range) -> Object:
     }
 
 
-def pods(where: str, size: Size, generation: str = "7d4b9c6f5") -> Iterator[Object]:
+def pods(where: str, size: Size, generation: str = GENERATION) -> Iterator[Object]:
     """All pods of a namespace, as ReplicaSets make them; `generation` is the pod template's hash."""
     for app in range(APPS):
         for replica in range(size.replicas):

@@ -159,7 +159,7 @@ class _Bench:
         for number in range(self._plan.repetitions):
             self._results.load.append(figures.load())
             names = size.namespaces[: max(1, self._plan.rollout_pods * len(size.namespaces) // size.pods)]
-            old = "7d4b9c6f5" if number == 0 else f"rollout{number - 1}"
+            old = objects.GENERATION if number == 0 else f"rollout{number - 1}"
             await self._filler.delete([pod for name in names for pod in objects.pods(name, size, old)])
             before = self._stopwatch()
             fresh = [pod for name in names for pod in objects.pods(name, size, f"rollout{number}")]

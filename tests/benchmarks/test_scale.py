@@ -8,7 +8,7 @@ import pytest
 from raddle import env
 from raddle_operator.injection.matching import Policies, select
 from raddle_operator.objects.policy import policy_from_object
-from scale import calls, objects, text, traffic, truth
+from scale import agents, calls, copying, objects, text, traffic, truth
 from scale.calls import Call
 from scale.figures import Change, Idle, Results, Start
 from scale.objects import Size
@@ -218,3 +218,62 @@ def test_bytes_are_those_of_the_processs_own_connections():
 def test_a_connection_that_was_opened_meanwhile_counts_whole():
     assert traffic.between({"a": 10, "closed": 5}, {"a": 12, "new": 3}) == 5
     assert traffic.between(None, {"a": 1}) is None
+
+
+def template(number):
+    """The first pod of an app, as the API server has it once it runs."""
+    pod = objects.pod("tenant-000", number % objects.APPS, 0, objects.GENERATION)
+    pod["metadata"] |= {"uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:01:00Z"}
+    pod["spec"]["nodeName"] = objects.node_name(number)
+    return {**pod, **objects.running(pod, "2026-01-01T00:01:10Z")}
+
+
+def test_copies_of_an_apps_first_pod_differ_where_replicas_do():
+    size = Size(pods=10 * 40, nodes=16, policies=4)
+    copies = list(copying.of(template(3), 3, range(1, size.replicas), size))
+    for found in (
+        {copy["metadata"]["name"] for copy in copies},
+        {copy["metadata"]["uid"] for copy in copies},
+        {copy["metadata"]["creationTimestamp"] for copy in copies},
+        {copy["status"]["podIP"] for copy in copies},
+    ):
+        assert len(found) == len(copies) == size.replicas - 1
+    assert {copy["spec"]["nodeName"] for copy in copies} == {"node-0003", "node-0011"}  # the other one of its make
+    assert not any("resourceVersion" in copy["metadata"] for copy in copies)  # which etcd gives
+
+
+def test_copies_are_spread_over_the_nodes():
+    size = Size(pods=16 * 20, nodes=80, policies=8)
+    apps = range(len(size.namespaces) * objects.APPS)
+    nodes = Counter(
+        copy["spec"]["nodeName"]
+        for number in apps
+        for copy in copying.of(template(number), number, range(size.replicas), size)
+    )
+    assert sum(nodes.values()) == size.pods
+    assert max(nodes.values()) - min(nodes.values()) <= size.replicas // 10 + 1
+
+
+def test_what_agents_say_is_told_with_the_writes_of_each_change():
+    written = Counter(
+        {
+            Call("controller", "patch", "inferencethreadings/status"): 3,
+            Call("controller", "create", "events"): 1,
+            Call("controller", "update", "leases"): 7,
+            Call("webhook", "create", "tokenreviews"): 5,
+            Call("controller", "watch", "pods"): 1,
+        }
+    )
+    change = agents.Change(written_s=1.0, right_s=2.0, cpu_s=0.5, calls=written)
+    slow = agents.Change(written_s=3.0, right_s=6.0, cpu_s=0.7, calls=written)
+    results = agents.Results(
+        start=Start(ready_s=4.0, cpu_s=2.0),
+        first_right_s=5.0,
+        changes={1: [change], 50: [change, slow]},
+        peak_mb=900.0,
+        load=[1.0],
+    )
+    found = agents.section(agents.QUICK, results)
+    assert "| 1 node at once, from the last until every status is right, the longest | 2 s | ≤ 5 s | kept |" in found
+    assert "the longest | 6 s | ≤ 5 s | missed |" in found
+    assert "| 50 nodes | 2 | 2 (1–3) | 4 (2–6) | 0.6 (0.5–0.7) | 4 | events 1, inferencethreadings/status 3 |" in found
