@@ -9,6 +9,7 @@ some nodes' words until every policy's status is right.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ from scale.phases import CONTROLLERS
 MANAGER: Final = "raddle-agent-running"
 WAIT_S: Final = 600.0
 MEMORY_MB, RIGHT_S = 1000.0, 5.0
+MEMORY_OF_SERVERS: Final = "5GiB"
+"""For each of them: with less than 150,000 pods take, an API server does little but collect garbage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,7 @@ class Results:
 def run(plan: Plan) -> Results:
     """Measure everything."""
     progress = Progress(name="agents")
+    os.environ["GOMEMLIMIT"] = MEMORY_OF_SERVERS
     flags = {"kube-controller-manager": [f"--controllers={CONTROLLERS}"], "etcd": copying.FLAGS}
     with (
         Cluster(scheduler=False, extra_flags=flags, audit_policy=calls.policy(), progress=progress) as cluster,
@@ -129,7 +133,7 @@ class _Bench:
         await filler.nodes()
         await filler.each("nodes say what runs", range(size.nodes), self._say)
         apps = [(name, app) for name in size.namespaces for app in range(objects.APPS)]
-        waiting = [objects.pod(name, app, 0, objects.GENERATION) for name, app in apps]
+        waiting = [objects.pod(name, app, 0, objects.GENERATION, 1, 1) for name, app in apps]
         while waiting:
             await filler.pods(waiting)
             stored = (await self._kube.list(PODS)).items
@@ -276,9 +280,10 @@ def section(plan: Plan, results: Results) -> str:
 `python -m scale --agents`, from benchmarks/. {machine()}.
 API server, etcd, the controller and what changes the nodes share this machine (load average
 {spread(results.load)}); medians, ranges in brackets.
-{size.pods} pods in {len(size.namespaces)} namespaces, {size.nodes} nodes with NodeCPUTopologies whose `status.running`
-counts {size.nodes * plan.per_node} containers of {size.policies - 1} policies. {created} of the pods were created
-through the API and the webhook; the others are copies of these in etcd, each with its own name, UID, node and time.
+{size.pods} pods of one container in {len(size.namespaces)} namespaces, {size.nodes} nodes with
+NodeCPUTopologies whose `status.running` counts {size.nodes * plan.per_node} containers of {size.policies - 1} policies.
+{created} of the pods were created through the API and the webhook; the others are copies of these in etcd, each with
+its own name, UID, node and time.
 
 {markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])}
 The controller was ready {short(start.ready_s)} s after its start, with {short(start.cpu_s)} s of CPU time, and all

@@ -98,9 +98,9 @@ def pods(where: str, size: Size, generation: str = GENERATION) -> Iterator[Objec
             yield pod(where, app, replica, generation)
 
 
-def pod(where: str, app: int, replica: int, generation: str) -> Object:
-    """A pod of about 6 kB without a node."""
-    found = injection.pod()
+def pod(where: str, app: int, replica: int, generation: str, containers: int = 3, variables: int = 12) -> Object:
+    """A pod without a node, of about 6 kB where nothing is said of its containers and their variables."""
+    found = injection.pod(containers, variables)
     metadata, spec = found["metadata"], found["spec"]
     del metadata["generateName"], metadata["managedFields"]  # the API server writes its own
     set_of_app = f"app-{app}-{generation}"
