@@ -25,9 +25,7 @@ from raddle_operator.objects.nodereport import Cause
 
 pytestmark = [pytest.mark.e2e, pytest.mark.flaky(reruns=1, rerun_except="E2EError"), pytest.mark.timeout(3600)]
 
-# An agent takes a hundredth of a CPU, and counts as its own what its CPU spends in emulating others: on the virtual node
-# minutes may lie between two looks.
-SECONDS = {HOST: 420.0, GUEST: 1800.0}
+SECONDS = pods.LOOKS_SECONDS
 AGENT_PORT, DATAGRAMS_PORT = 8082, 8126
 LIMIT = "2"
 NUMBER = re.compile(r"\d+")

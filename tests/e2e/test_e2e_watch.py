@@ -15,7 +15,6 @@ from raddle_operator.objects import nodereport
 
 pytestmark = [pytest.mark.e2e, pytest.mark.flaky(reruns=1, rerun_except="E2EError"), pytest.mark.timeout(3600)]
 
-SECONDS = 300.0
 THREADS = 16
 PROGRAM = f"""
 import threading, time
@@ -76,7 +75,8 @@ def test_the_agent_tells_of_a_containers_threads_what_its_proc_does(node, host, 
     with pods.governed(host, "watch") as space:
         pods.wait_for_shim(space, manifest(space, node))
         made = space.client.apply(manifest(space, node))
-        found = wait(lambda: reported(space.client, node, made["metadata"]["uid"]), "a report of the pod", SECONDS)
+        uid, seconds = made["metadata"]["uid"], pods.LOOKS_SECONDS[node]
+        found = wait(lambda: reported(space.client, node, uid), "a report of the pod", seconds)
         status, text = pods.inside(space, made, "app", PYTHON, "-c", INSIDE)
         assert status == 0, text
         space.client.delete(f"{space.pods_path}/hammer")
@@ -88,7 +88,8 @@ def test_the_agent_tells_of_a_containers_threads_what_its_proc_does(node, host, 
     assert cpuset.parse_list(found.cpuset) == cpuset.of(inside["cpus"])
     assert set(pool.last_cpus) <= set(inside["cpus"])
     assert (found.limit_cpus, found.quota_cpus, found.planned_threads) == (0.5, 0.5, 1)
-    assert 0 < pool.used_cpus <= found.used_cpus * 1.1
+    # The two are not read at one instant.
+    assert 0 < pool.used_cpus <= found.used_cpus * 1.5
     assert pool.delay_cpus > 0
     assert process.runtimes == (), "of its maps none is a runtime's"
     told = f"{pool.threads} threads, {pool.used_cpus:.2f} CPUs, {pool.delay_cpus:.2f} waiting"
