@@ -242,7 +242,7 @@ def deaf(missed_in_s):
 
 @pytest.mark.parametrize(
     ("heard", "is_heard"),
-    [(Told(), True), (None, False), (deaf(500), True), (deaf(700), False)],
+    [(Told, True), (lambda: None, False), (lambda: deaf(500), True), (lambda: deaf(700), False)],
     ids=["heard", "nobody listens", "something was missed before it began", "something was missed since"],
 )
 def test_a_process_whose_agent_did_not_hear_all_since_it_began_may_have_spoken_to_nobody(heard, is_heard):
@@ -253,7 +253,7 @@ def test_a_process_whose_agent_did_not_hear_all_since_it_began_may_have_spoken_t
         Look(at_s, {BOX: ContainerLook(Counters(at_s), {7: ProcessLook(start_s, 1, "python", None, 0, {})})})
         for at_s, start_s in ((100.0, 1.0), (115.0, 1.0), (later_s + 15, later_s))
     ]
-    made, told = watcher(*begun, pod=pod, heard=heard)
+    made, told = watcher(*begun, pod=pod, heard=heard())
     for _ in begun:
         made.look()
     listened = [one.listened for report in told for one in report.containers[0].processes]
