@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from e2e.scenarios import GUEST, HOST, HOSTNAME
 from e2e.waiting import wait
 from raddle import env
 from raddle.cpus import cpuset
+from raddle_operator.agent.watching import REACHED_AFTER_S
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Cause
 
@@ -107,6 +110,8 @@ def test_a_count_in_the_code_is_named(host, node, record_property):
 
 def test_a_process_that_the_shim_does_not_reach_is_named(host, node, record_property):
     with pods.governed(host, "not-reached") as space:
+        # Silence of a process that is older says nothing: its shim may have spoken before the agent listened.
+        wait(lambda: age_s(agent(space, node)) > REACHED_AFTER_S + 5, "its agent listens", SECONDS[node])
         (one,) = started(space, node, application(space, node, "app", SETS_16, "-I"))
         found = named(space, node, one, Cause.NOT_REACHED)
     assert re.search(
@@ -365,6 +370,12 @@ def agent(space, node):
     where = {"labelSelector": "app.kubernetes.io/component=agent", "fieldSelector": f"spec.nodeName={node}"}
     (found,) = space.client.get(f"/api/v1/namespaces/{release.NAMESPACE}/pods", **where)["items"]
     return found
+
+
+def age_s(pod):
+    """How long ago the pod's container began."""
+    (status,) = pod["status"]["containerStatuses"]
+    return time.time() - datetime.fromisoformat(status["state"]["running"]["startedAt"]).timestamp()
 
 
 def planned(node):
