@@ -59,7 +59,6 @@ def test_a_policy_that_names_pods_only_is_filled_in_to_the_last_field(cluster):
         "existingValues": "Respect",
         "presets": "Auto",
         "observe": "Sessions",
-        "reports": False,
         "nativeShim": "Disabled",
         "shim": "Auto",
     }
@@ -139,7 +138,7 @@ ACCEPTED = {
     "a stated load": {"load": {"source": "Stated", "runTime": "33ms"}},
     "a duration of several parts": {"load": {"runTime": "1m30.5s"}},
     "memory switches": {"onnxruntime": {"cpuMemArena": False, "memPattern": True, "arenaShrinkage": True}},
-    "reports and the native shim": {"reports": True, "nativeShim": "Preload", "allocator": "Jemalloc"},
+    "the native shim": {"nativeShim": "Preload", "allocator": "Jemalloc"},
     "every runtime": {"runtimes": list(families.NAMES)},
 }
 
@@ -336,7 +335,7 @@ REFUSED = {
         "spec.load.requestsPerSecond",
         "remove requestsPerSecond",
     ),
-    "a switch as text": ({"reports": "yes"}, "spec.reports", "boolean"),
+    "a switch as text": ({"onnxruntime": {"arenaShrinkage": "yes"}}, "spec.onnxruntime.arenaShrinkage", "boolean"),
     "a native shim that does not exist": ({"nativeShim": "Audit"}, "spec.nativeShim", '"Disabled", "Preload"'),
     "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),
     "a runtime twice": ({"runtimes": ["go", "go"]}, "spec.runtimes[1]", "Duplicate"),
@@ -536,7 +535,6 @@ def discovered(cluster):
         "ift.spec.onnxruntime.configEntries",
         "ift.spec.onnxruntime.cpuMemArena",
         "ift.spec.runtimes",
-        "ift.spec.reports",
         "cift.spec.nativeShim",
         "nct.spec.kubelet",
         "nct.spec.cores",

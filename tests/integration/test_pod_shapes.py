@@ -30,7 +30,6 @@ FACTS = Facts(architectures=frozenset({"x86_64"}))
 EVERYTHING = {
     "runtimes": list(families.NAMES),
     "nativeShim": "Preload",
-    "reports": True,
     "imageEnv": {"PYTHONPATH": "/app", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 }
 RESTRICTED = {

@@ -40,7 +40,6 @@ def test_every_field_is_read():
         "existingValues": "Override",
         "tuning": "ranker",
         "observe": "Runs",
-        "reports": True,
         "shim": "None",
         "nativeShim": "Preload",
     }
@@ -76,7 +75,6 @@ def test_every_field_is_read():
         existing_values="Override",
         tuning="ranker",
         observe="Runs",
-        reports=True,
         shim="None",
         native_shim="Preload",
     )

@@ -97,7 +97,6 @@ TOUCHED = {
     *EXTENDED,
     *ORIGINALS,
     env.PLAN,
-    env.REPORT,
     env.AGENT,
     env.LITERALS,
     "PYTHONUSERBASE",
@@ -151,8 +150,6 @@ def what_raddle_mounts_and_names_is_there(obj, patched, decision):
         mounted = {mount["mountPath"] for mount in container.get("volumeMounts", []) if mount["name"] in volumes}
         if any("/opt/raddle/" in values.get(name, "") for name in EXTENDED) and env.PLAN in values:
             assert "/opt/raddle" in mounted
-        if values.get(env.REPORT) == "/opt/raddle-report" and env.REPORT not in str(obj):
-            assert "/opt/raddle-report" in mounted
 
 
 def the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader(patched):

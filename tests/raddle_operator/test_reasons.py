@@ -65,7 +65,6 @@ WHOLE_PODS = {
 PARTS = {
     "ImageEnvUnknown": (pod(), webhooks.policy(shim="ConfigMap")),
     "ShimMissing": (pod(), webhooks.policy(shim="None", nativeShim="Preload")),
-    "ReportsMissing": (pod(), webhooks.policy(shim="None", reports=True)),
     "ArchitectureUnknown": (pod(), webhooks.policy()),
     "DoorClosed": (pod(labels={"raddle.dev/door": "closed"}), webhooks.policy()),
     "DoorOccupied": (pod(schedulerName="hami-scheduler"), webhooks.policy()),

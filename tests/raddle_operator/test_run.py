@@ -377,13 +377,12 @@ def test_where_nothing_is_mounted_the_library_is_preloaded_before_what_the_image
     monkeypatch.setenv("LD_PRELOAD", "/lib/other.so")
     given = container.Container(
         cpus=None,
-        variables={env.PLAN: "v=1", env.REPORT: delivery.REPORT_PATH},
+        variables={env.PLAN: "v=1"},
         mounts=(delivery.MOUNT_PATH, delivery.PRELOAD_FILE),
         notes=(),
     )
     found = container.without_mounts(given, tmp_path)
     assert found["LD_PRELOAD"] == f"{tmp_path}/libraddle.so:/lib/other.so"
-    assert found[env.REPORT] == delivery.REPORT_PATH
 
 
 @needs_root

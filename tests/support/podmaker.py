@@ -28,13 +28,13 @@ VARIABLES = (
     "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "ORIGINAL_PYTHONPATH", "OMP_NUM_THREADS",
     "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
     "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
-    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT, env.AGENT,
+    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", env.PLAN, env.LITERALS, env.AGENT,
     "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "SERVER_THREADS", "LLAMA_ARG_THREADS",
 )  # fmt: skip
 TEXTS = (
     "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python:/app", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
     "--require /opt/raddle/node/raddle.cjs -r x", "/opt/raddle/native/x86_64/libraddle.so:/lib/a.so", "-w 4",
-    "/opt/raddle-report", "10.96.0.12:8126/serve", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
+    "10.96.0.12:8126/serve", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
     "é\u202e\U0001f600", ":" * 40, "/opt/raddle/python:/opt/raddle/python",
 )  # fmt: skip
 COMMANDS = (
@@ -46,16 +46,13 @@ MOUNTS = (
     {"name": "data", "mountPath": "/"}, {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
     {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
     {"name": "data", "mountPath": "/etc/ld.so.preload", "subPath": "x"}, {"name": "data", "mountPath": "//etc/."},
-    {"name": "raddle-shim", "mountPath": "/elsewhere"}, {"name": "raddle-report", "mountPath": "/opt/raddle-report"},
-    {"name": "data", "mountPath": "/opt/raddle-report/own"},
+    {"name": "raddle-shim", "mountPath": "/elsewhere"},
 )  # fmt: skip
 VOLUMES = (
     {"name": "data", "emptyDir": {}}, {"name": "raddle-shim", "hostPath": {"path": "/etc"}},
     {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}},
     {"name": "raddle-shim", "image": {"reference": "evil.test/x", "pullPolicy": "Always"}},
     {"name": "raddle-shim", "emptyDir": {"sizeLimit": "16Mi"}},
-    {"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}},
-    {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
 )  # fmt: skip
 IMAGE_ENVS: tuple[dict[str, str], ...] = (
     {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": ""}, {"NODE_OPTIONS": "--max-old-space-size=64"},
@@ -71,7 +68,6 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
     "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES)),
     "imageEnv": IMAGE_ENVS,
-    "reports": (True, False),
     "nativeShim": ("Disabled", "Preload"),
     "allocator": ("System", "Jemalloc"),
     "budget": ({"source": "Request"}, {"source": "Node"}, {"workersPerContainer": 4}),
@@ -136,7 +132,7 @@ def _annotations(choice: Random) -> dict[str, str]:
     if _chance(choice, 0.05):
         found[choice.choice(("hami.io/vgpu-node", "volcano.sh/vgpu-mode"))] = "x"
     if _chance(choice, 0.2):
-        found[LOCAL_VOLUMES] = choice.choice(("raddle-report", "data,raddle-report", ",,a", ""))
+        found[LOCAL_VOLUMES] = choice.choice(("raddle-shim", "data,raddle-shim", ",,a", ""))
     if _chance(choice, 0.02):
         found["big"] = "x" * 245_000
     return found

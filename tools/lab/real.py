@@ -66,7 +66,6 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
     _compile(found.files / "job")
     model.write(found.files / "job" / "model.onnx")
     delivery.write(str(found.files / delivery.MOUNT_PATH.lstrip("/")))
-    (found.files / delivery.REPORT_PATH.lstrip("/")).mkdir()
     return found
 
 

@@ -57,7 +57,7 @@ def row(one: Verdict) -> tuple[str, ...]:
         str(one.planned),
         str(raddle.get("threads", "?")),
         told(raddle.get("workers", ())),
-        " ".join([_spinning(raddle), *((raddle.get("raddle") or {}).get("spins", ()))]),
+        _spinning(raddle),
         _nodes(raddle.get("memory", {})),
         str(stock.get("threads", "?")),
         str(stock.get("affinity_errors", "?")),

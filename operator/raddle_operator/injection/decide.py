@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from raddle import delivery, env
+from raddle import env
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Budget, Plan
 from raddle.planning.wire import Tuned
@@ -263,14 +263,13 @@ def _plan_container(
         )
     except QuantityError as error:
         return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
-    mounts, no_reports = _mounts(container, common, activation)
-    reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
+    mounts = common.shim.mounts if activation.loads and isinstance(common.shim, Shim) else ()
     agent = _agent(container, common, activation)
     alike = common.machine is None and policy.tuning is None and not activation.edits
     if alike and variables.sets_nothing(container, policy, governing.image_env):
-        plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, reports, agent)
+        plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, agent)
     else:
-        plan, given, edits, annotations = _values(container, budget, governing, activation, reports, agent, common)
+        plan, given, edits, annotations = _values(container, budget, governing, activation, agent, common)
     if plan.cap is None and policy.intra_op is None:
         return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
     withheld = (*activation.withheld, *given.withheld)
@@ -280,7 +279,6 @@ def _plan_container(
             # By it the container would have had something.
             skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
         return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept, preset=preset), None
-    withheld += no_reports
     outcome = ContainerOutcome(
         name=name,
         plan=plan,
@@ -298,14 +296,12 @@ def _values(
     budget: Budget,
     governing: PolicyObject,
     activation: ShimActivation,
-    reports: bool,
     agent: str,
     common: _Common | None = None,
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """The plan, and what it comes to: variables, the changes that set them, annotations, key to value.
 
-    `reports`: the container has a place for them; `agent`: whom it tells what it got. Without `common` the node is not
-    known.
+    `agent`: whom it tells what it got. Without `common` the node is not known.
     """
     policy, followed = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
@@ -333,7 +329,7 @@ def _values(
     given = variables.chosen(
         container, plan, policy, governing.image_env, kept=kept, shim=activation.loads, door=activation.door
     )
-    edits = variables.edits(container, given, activation.edits, reports=reports, agent=agent)
+    edits = variables.edits(container, given, activation.edits, agent=agent)
     prefixes = (*given.references.values(), env.PLAN_PREFIX)
     annotations = {prefix + container.name: values[prefix] for prefix in prefixes}
     return plan, given._replace(kept=kept + given.kept), edits, annotations
@@ -341,10 +337,10 @@ def _values(
 
 @lru_cache(maxsize=1024)
 def _values_by_name(
-    name: str, budget: Budget, governing: PolicyObject, activation: ShimActivation, reports: bool, agent: str
+    name: str, budget: Budget, governing: PolicyObject, activation: ShimActivation, agent: str
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """As `_values`, for a container that sets nothing: all like it get the same, whatever pod they are in."""
-    return _values(Container(name), budget, governing, activation, reports, agent)
+    return _values(Container(name), budget, governing, activation, agent)
 
 
 def _left_alone(container: Container, preset: Preset) -> Skip | None:
@@ -377,26 +373,6 @@ def _agent(container: Container, common: _Common, activation: ShimActivation) ->
     """Whom the container's shims tell what they got, and as whom; "" for nobody."""
     wanted = common.agent and activation.loads and common.policy.policy.observe != "None"
     return f"{common.agent}/{container.name}" if wanted and env.AGENT not in container.env else ""
-
-
-def _mounts(
-    container: Container, common: _Common, activation: ShimActivation
-) -> tuple[list[Mapping[str, Any]], tuple[Skip, ...]]:
-    """What is mounted in a container: the shim's files, a place for reports; and why the latter can't be."""
-    shim, reports = common.shim, common.policy.policy.reports
-    if shim is None and reports:
-        detail = "the policy's shim is None, so nothing writes reports"
-        return [], (Skip(reason=SkipReason.REPORTS_MISSING, detail=detail),)
-    if not activation.loads or not isinstance(shim, Shim):
-        return [], ()
-    if not reports or env.REPORT in container.env:
-        return [*shim.mounts], ()
-    occupied = volumes.in_the_way(container, delivery.REPORT_PATH)
-    if any(volume.name == volumes.REPORT_VOLUME for volume in common.pod.volumes):
-        occupied = f"the pod has a volume {volumes.REPORT_VOLUME} of its own"
-    if occupied:
-        return [*shim.mounts], (Skip(reason=SkipReason.REPORTS_MISSING, detail=occupied),)
-    return [*shim.mounts, volumes.report_mount(container.name)], ()
 
 
 def _not_written(pod: Pod, policy: PolicyObject, changes: Sequence[ContainerChange]) -> Skip | None:

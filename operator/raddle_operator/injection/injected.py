@@ -25,7 +25,6 @@ from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.volumes import (
     CONFIG_MAP_PREFIX,
     OUR_VOLUMES,
-    REPORT_VOLUME,
     SHIM_INIT_CONTAINER,
     SHIM_VOLUME,
     SIZE_LIMIT,
@@ -46,11 +45,10 @@ from raddle_operator.objects.pods import (
 from raddle_operator.objects.reading import SpecError
 
 # Only a container that has one of them, or reads an annotation of ours, can have a variable of ours.
-_TRACES: Final = frozenset((env.LITERALS, env.REPORT, USER_BASE, *EXTENDED))
+_TRACES: Final = frozenset((env.LITERALS, USER_BASE, *EXTENDED))
 # What Raddle writes is far below; a longer one is forged.
 _MAX_LISTING: Final = 16384
 _JAVA_SEPARATORS: Final = re.compile(r"(\s)")
-_REPORT_SIZE: Final = re.compile("[1-9][0-9]*Mi")
 
 
 def strip_injected(pod: Pod) -> Pod:
@@ -195,8 +193,7 @@ def _part_of_ours(entry: EnvEntry, listed: _Listed, container: Container) -> tup
     if listed.values.get(name) == value and listed.checksums.get(name) == "":
         return True, ""
     own = name == env.LITERALS or listed.values.get(name) == value
-    own = own or (name == USER_BASE and value == delivery.PYTHON_USER_BASE)
-    return own or (name == env.REPORT and value == delivery.REPORT_PATH), None
+    return own or (name == USER_BASE and value == delivery.PYTHON_USER_BASE), None
 
 
 def _rest(name: str, value: str, listed: _Listed) -> str | None:
@@ -273,33 +270,13 @@ def _mounted_elsewhere(pod: Pod) -> Collection[str]:
         mount.volume
         for container in pod.containers + pod.init_containers
         for mount in container.mounts
-        if mount.volume in OUR_VOLUMES and mount.path not in _paths(mount.volume, container)
+        if mount.volume in OUR_VOLUMES and mount.path not in _paths(container)
     }
 
 
 def _has_shape(volume: Volume) -> bool:
     """Whether a volume with one of our names has one of our shapes."""
     source = {key: value for key, value in volume.raw.items() if key != "name"}
-    return _has_report_shape(source) if volume.name == REPORT_VOLUME else _has_shim_shape(source)
-
-
-def _paths(volume: str, container: Container) -> tuple[str, ...]:
-    if volume == REPORT_VOLUME:
-        return (delivery.REPORT_PATH,)
-    if container.field == "initContainers" and container.name == SHIM_INIT_CONTAINER:
-        return (delivery.MOUNT_PATH, STAGING)
-    return (delivery.MOUNT_PATH, delivery.PRELOAD_FILE)
-
-
-def _has_report_shape(source: Mapping[str, Any]) -> bool:
-    folder = source.get("emptyDir")
-    if len(source) != 1 or not isinstance(folder, dict) or len(folder) != 1:
-        return False
-    limit = folder.get("sizeLimit")
-    return isinstance(limit, str) and _REPORT_SIZE.fullmatch(limit) is not None
-
-
-def _has_shim_shape(source: Mapping[str, Any]) -> bool:
     if len(source) != 1:
         return False
     config_map, image = source.get("configMap"), source.get("image")
@@ -309,3 +286,9 @@ def _has_shim_shape(source: Mapping[str, Any]) -> bool:
     if isinstance(image, dict):
         return image.keys() == {"reference", "pullPolicy"}
     return source == {"emptyDir": {"sizeLimit": SIZE_LIMIT}}
+
+
+def _paths(container: Container) -> tuple[str, ...]:
+    if container.field == "initContainers" and container.name == SHIM_INIT_CONTAINER:
+        return (delivery.MOUNT_PATH, STAGING)
+    return (delivery.MOUNT_PATH, delivery.PRELOAD_FILE)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from raddle import env
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.environment import Edits, Entry
-from raddle_operator.injection.volumes import OUR_VOLUMES, REPORT_VOLUME, SAFE_TO_EVICT, Shim, report_volume
+from raddle_operator.injection.volumes import OUR_VOLUMES, SAFE_TO_EVICT, Shim
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.policy import PolicyObject
 
@@ -49,7 +49,7 @@ def operations(
         if change is not None or present is not container:
             change = change or ContainerChange(container)
             found += _environment(present, change) + _mounts(present, change)
-    added = _wanted_volumes(changes, shim)
+    added = [] if shim is None else [shim.volume]
     found += _volumes(pod, clean, added)
     found += _init_container(pod, clean, shim.init_container if shim is not None else None)
     annotations = {key: value for change in changes for key, value in change.annotations.items()}
@@ -121,15 +121,6 @@ def _mounts(container: Container, change: ContainerChange) -> list[Operation]:
 
 
 # --- the pod --------------------------------------------------------------------------------------------------------
-
-
-def _wanted_volumes(changes: Sequence[ContainerChange], shim: Shim | None) -> list[Mapping[str, Any]]:
-    """Ours, as they are to be in the pod."""
-    found = [] if shim is None else [shim.volume]
-    reporting = sum(mount["name"] == REPORT_VOLUME for change in changes for mount in change.mounts)
-    if reporting:
-        found.append(report_volume(reporting))
-    return found
 
 
 def _volumes(pod: Pod, clean: Pod, volumes: Sequence[Mapping[str, Any]]) -> list[Operation]:

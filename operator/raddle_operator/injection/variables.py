@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from raddle import delivery, env
+from raddle import env
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle_operator.injection.environment import Edits, Entry, checksum, java_options, literal, renamed
@@ -32,7 +32,7 @@ _HIDDEN_OWN: Final = Skip(
 )
 
 # Beside those of OpenMP, whose names begin with OMP_.
-_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, env.AGENT, *COUNTS, *EXTENDED, *VARIABLES))
+_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.AGENT, *COUNTS, *EXTENDED, *VARIABLES))
 
 
 class Variables(NamedTuple):
@@ -160,10 +160,10 @@ def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[s
     return literals(plan, policy, sets=sets, image_env=image_env)
 
 
-def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, reports: bool, agent: str = "") -> Edits:
+def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, agent: str = "") -> Edits:
     """All changes of the container's environment; `activation` are the shim's own edits.
 
-    `reports`: it has a place for them; `agent` is what the shim is to tell, "" for nobody.
+    `agent` is what the shim is to tell, "" for nobody.
 
     A variable that the container has already is replaced where it stands; of several the last decides, and the others
     go, but for those of lists, where only the last is extended.
@@ -178,8 +178,6 @@ def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, re
             others.append(renamed(clean, by_reference, value))
         else:
             entries.append(literal(name, value))
-    if reports:
-        entries.append(literal(env.REPORT, delivery.REPORT_PATH))
     entries.extend(literal(name, value) for name, value in told.items())
     replaced: dict[int, Sequence[Entry]] = {}
     appended: list[Entry] = []

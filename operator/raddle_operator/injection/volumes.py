@@ -1,4 +1,4 @@
-"""How the shim's files reach a container, and reports leave it: volumes, mounts, for one way an init container.
+"""How the shim's files reach a container: a volume, mounts, for one way an init container.
 
 Nothing here comes from a policy or a pod but the choice of the way: names of images and ConfigMaps are the operator's.
 Pods and containers are those without ours, as `injected` gives them.
@@ -16,8 +16,7 @@ from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.reasons import Skip, SkipReason
 
 SHIM_VOLUME: Final = "raddle-shim"
-REPORT_VOLUME: Final = "raddle-report"
-OUR_VOLUMES: Final = frozenset((SHIM_VOLUME, REPORT_VOLUME))
+OUR_VOLUMES: Final = frozenset((SHIM_VOLUME,))
 SHIM_INIT_CONTAINER: Final = "raddle-shim"
 CONFIG_MAP_PREFIX: Final = "raddle-shim-"
 # On the ConfigMap; its value is the content's hash.
@@ -28,9 +27,6 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-vol
 _IN_IMAGE: Final = delivery.MOUNT_PATH.lstrip("/")
 STAGING: Final = "/raddle-shim"
 SIZE_LIMIT: Final = "16Mi"
-# The kubelet evicts a pod that fills such a volume. A shim writes 1 MiB per container at most, in 64 files; a block
-# more for each, and the folder's own, stay far below this.
-_REPORT_MIB: Final = 2
 _MOUNT: Final[Mapping[str, Any]] = {"name": SHIM_VOLUME, "mountPath": delivery.MOUNT_PATH, "readOnly": True}
 _DOOR_MOUNT: Final[Mapping[str, Any]] = {
     **_MOUNT,
@@ -144,19 +140,6 @@ def narrow_security(theirs: Mapping[str, Any]) -> dict[str, Any]:
     """The security context of a container of ours beside one of theirs: its user, and no right that isn't needed."""
     shared = {name: theirs[name] for name in _SHARED_SECURITY if name in theirs}
     return {**shared, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-
-# --- reports --------------------------------------------------------------------------------------------------------
-
-
-def report_volume(containers: int) -> Mapping[str, Any]:
-    """The volume for the reports of so many containers."""
-    return {"name": REPORT_VOLUME, "emptyDir": {"sizeLimit": f"{_REPORT_MIB * containers}Mi"}}
-
-
-def report_mount(container: str) -> Mapping[str, Any]:
-    """Where a container writes its own; the kubelet makes the folder, as writable as the volume."""
-    return {"name": REPORT_VOLUME, "mountPath": delivery.REPORT_PATH, "subPath": container}
 
 
 def in_the_way(container: Container, wanted: str) -> str:

@@ -38,7 +38,7 @@ for name in hostname hosts resolv.conf; do
 done
 """
 _MOUNT: Final = f"""
-mkdir -p {delivery.MOUNT_PATH} {delivery.REPORT_PATH}
+mkdir -p {delivery.MOUNT_PATH}
 mount -o bind,ro "$folder" {delivery.MOUNT_PATH}
 if [ -f "$folder/{delivery.PRELOAD_KEY}" ]; then
     : > {delivery.PRELOAD_FILE}

@@ -117,11 +117,6 @@ class SkipReason(StrEnum):
         ),
         "set `nodeSelector: {kubernetes.io/arch: amd64}` in the pod spec, or run the agents",
     )
-    REPORTS_MISSING = (
-        "ReportsMissing",
-        "the pod has a volume or a mount of its own where reports would be, or the policy has `shim: None`",
-        "rename it, or mount it elsewhere; choose another `shim`",
-    )
     WEBHOOK_MISSED = (
         "WebhookMissed",
         (

@@ -8,7 +8,6 @@ from raddle.adapters.library import Library
 
 # Its extension is the file compiled.<platform>.so.
 _library = Library("usearch", b"compiled.")
-effective = _library.effective
 
 
 def install(module: Any, plan_text: str) -> None:

@@ -97,19 +97,6 @@ def asked_count(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
     return int(args[0]) if is_count else 0
 
 
-def parallel_summary(text: str) -> dict[str, Any]:
-    """Of at::get_parallel_info's text: backend, and the counts of OpenMP and MKL; absent where it doesn't say."""
-    counts = {"omp_get_max_threads()": "ompMaxThreads", "mkl_get_max_threads()": "mklMaxThreads"}
-    found: dict[str, Any] = {}
-    for line in text.splitlines():
-        name, _, value = (part.strip() for part in line.partition(":"))
-        if name == "ATen parallel backend":
-            found["backend"] = value
-        elif name in counts and value.isdigit():
-            found[counts[name]] = int(value)
-    return found
-
-
 def native_threads() -> int:
     """Threads of this process that Python doesn't know. Raises OSError without /proc."""
     return len(os.listdir("/proc/self/task")) - len(sys._current_frames())  # noqa: SLF001
