@@ -57,7 +57,7 @@ def test_a_changed_policy_reaches_new_pods_and_old_ones_keep_what_they_have_and_
         assert old == dict.fromkeys(old, THREADS_BEFORE)
         need_counted(space, injected=2, stale=0)
         start = time.monotonic()
-        space.store(policy(reports=True, threads={"intraOp": THREADS_AFTER}))
+        space.store(policy(threads={"intraOp": THREADS_AFTER}))
         need_counted(space, injected=2, stale=2)
         record_property("e2e policy change", f"2 of 2 pods are counted as stale after {time.monotonic() - start:.1f} s")
         need_named(space, stale=old)

@@ -239,7 +239,7 @@ def taken_with_raddle(raddle, new_space, pods, figures):
     with unharmed(raddle):
         for shim in SHIMS:
             with new_space() as space:
-                space.store(policy(shim=shim, reports=True, nativeShim="Preload", imageEnv=MORE))
+                space.store(policy(shim=shim, nativeShim="Preload", imageEnv=MORE))
                 space.governed()
                 for body in plausible(space.probe, pods):
                     taken += 1

@@ -417,7 +417,7 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
         "image: registry", "env: [{name: PYTHONPATH, value: /app}]\n          image: registry"
     )
     two_ways = two_ways.replace("labels: {app: resnet}", "labels: {app: resnet, raddle.dev/door: closed}")
-    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": two_ways}
+    files = {"policy.yaml": POLICY, "deployment.yaml": two_ways}
     (pod,) = yaml.safe_load_all(
         run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
     )
@@ -426,7 +426,6 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,))
     (found,) = why.explained(snapshot)
     assert found.variables["KMP_BLOCKTIME"] == "1"
-    assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
     assert [str(skip.reason) for skip in found.withheld] == ["DoorClosed"]
     document = explain._document(snapshot)
     assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "DoorClosed"
@@ -475,7 +474,7 @@ def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_clos
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_asked(run, width):
-    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": DEPLOYMENT}
+    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
     (pod,) = yaml.safe_load_all(
         run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
     )
@@ -488,7 +487,7 @@ def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_ask
         printed[wide] = text.getvalue().splitlines()
     assert "  OMP_NUM_THREADS=11" in printed[False]
     assert not [line for line in printed[False] if "RADDLE_" in line]
-    own = {f"  RADDLE_PLAN={snapshot.annotations['shim.raddle.dev/serve']}", "  RADDLE_REPORT=/opt/raddle-report"}
+    own = {f"  RADDLE_PLAN={snapshot.annotations['shim.raddle.dev/serve']}"}
     assert set(printed[True]) - set(printed[False]) == own
 
 

@@ -179,9 +179,9 @@ def in_models(one):
 def knows_today(client):
     """Whether a field that the first schema lacks is kept."""
     one = in_models(truth.capped("probe", 2))
-    one["spec"]["observe"] = "None"
+    one["spec"]["tuning"] = "Auto"
     query = {"dryRun": "All", "fieldValidation": "Ignore"}
-    return "observe" in client.request("POST", collection(client, one), one, query=query)["spec"]
+    return "tuning" in client.request("POST", collection(client, one), one, query=query)["spec"]
 
 
 def may_be_changed(client, path, one):
