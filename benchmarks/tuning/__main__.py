@@ -19,8 +19,8 @@ import numpy as np
 from scipy import stats
 
 import report
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.result import Verdict
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.verdict import Verdict
 from tuning import here, live, peers, picture, recorded, simulated
 from tuning.surface import Noise, Player, Surface, all_surfaces, of_document
 from tuning.truth import Truth, differences, flat

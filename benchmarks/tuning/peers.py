@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block
-from raddle_operator.tuning.result import Result
-from raddle_operator.tuning.search import Limits, drive, tune
-from raddle_operator.tuning.space import THREADS, Axis, Space
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.search import statistics
+from raddle_tuner.search.measured import Ask, Block
+from raddle_tuner.search.result import Result
+from raddle_tuner.search.search import Limits, drive, tune
+from raddle_tuner.search.space import THREADS, Axis, Space
 from tuning.surface import Player, Surface
 
 # Measured load of a search whose blocks last 2 s; surfaces with longer blocks get as many of them.

@@ -10,11 +10,12 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from raddle_operator.cli.tuned import charts, style
-from raddle_operator.tuning import search, statistics
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block
-from raddle_operator.tuning.result import Result
+from raddle_operator.cli import page_style as style
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.commands.tuned import charts
+from raddle_tuner.search import search, statistics
+from raddle_tuner.search.measured import Ask, Block
+from raddle_tuner.search.result import Result
 from tuning import peers
 from tuning.surface import FOLDER, Noise, Player, Surface, read
 

@@ -20,13 +20,13 @@ import numpy as np
 
 import report
 from raddle.cpus.topology import Machine, threads_per_core
-from raddle_operator.trials.record import Record, question
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import NodeClass
-from raddle_operator.tuning.measured import CAPACITY, Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import INSTANCES, SPIN_US, SPINNING, THREADS, Space
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.key import NodeClass
+from raddle_operator.results.objective import Kind, Objective
+from raddle_tuner.search import statistics
+from raddle_tuner.search.measured import CAPACITY, Ask, Block, Failure
+from raddle_tuner.search.space import INSTANCES, SPIN_US, SPINNING, THREADS, Space
+from raddle_tuner.trials.record import Record, question
 from tuning import here
 from tuning.surface import FOLDER, QUANTILES
 

@@ -20,11 +20,11 @@ import numpy as np
 import assembling
 from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning.planner import Budget
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate, Value
-from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import INSTANCES, SPIN_US, Case, Space, space
+from raddle_operator.results.candidate import Candidate, Value
+from raddle_operator.results.objective import Kind, Objective
+from raddle_tuner.search import statistics
+from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.space import INSTANCES, SPIN_US, Case, Space, space
 
 FOLDER = Path(__file__).parent / "surfaces"
 # The shares of the requests that are as fast as a time of a shape.

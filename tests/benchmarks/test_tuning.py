@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.search.measured import Ask, Block, Failure
 from tuning import peers, picture, simulated, surface, truth
 
 SMALL = "small-5ms-limit2"

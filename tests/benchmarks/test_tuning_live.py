@@ -8,11 +8,11 @@ import pytest
 
 from load.models import SMALL, Network
 from raddle.planning.planner import Budget
-from raddle_operator.trials.record import Record
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import Case, space
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.objective import Kind, Objective
+from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.space import Case, space
+from raddle_tuner.trials.record import Record
 from tuning import here, live, olive, recorded, surface
 
 WHERE = recorded.Where(cores=4, threads_per_core=1, numa_nodes=1, l3_domains=1)

@@ -20,9 +20,9 @@ from raddle.planning.wire import Tuned, read_plan_text
 from raddle_operator.injection.binding import rebind
 from raddle_operator.injection.tuned import NOT_READ, Place, follow
 from raddle_operator.objects.pods import pod_from_object, workload_of
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import BoundTest, Interval, Verdict
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.verdict import BoundTest, Interval, Verdict
 
 NODE, OTHER = of_size(32), of_size(16)
 TITLE = "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"

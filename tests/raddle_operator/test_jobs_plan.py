@@ -13,7 +13,7 @@ from support.measured import BIG, DIGEST, NOW_S, SMALL, WINNER, nodes, outcome, 
 from raddle_operator.jobs.places import LOST_AFTER_S, Node
 from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, Stop, World, decide, failures, stopped
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, State
-from raddle_operator.tuning.result import BoundTest, Interval, Verdict
+from raddle_operator.results.verdict import BoundTest, Interval, Verdict
 
 TWO = {"a": BIG, "b": BIG}
 

@@ -16,7 +16,7 @@ from raddle_operator.jobs.plan import Plan, World, decide, stopped
 from raddle_operator.jobs.run import State
 from raddle_operator.jobs.status import known, taken_until_s, tuning_status, unfinished
 from raddle_operator.jobs.template import RefusedError
-from raddle_operator.tuning.result import BoundTest, Interval, Verdict
+from raddle_operator.results.verdict import BoundTest, Interval, Verdict
 
 IMAGE = "registry.example/app:1"
 MACHINES = {"a": BIG, "b": BIG}

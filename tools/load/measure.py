@@ -24,9 +24,9 @@ import psutil
 from load import models, neighbour, serving
 from raddle import env
 from raddle_operator.local import quota
-from raddle_operator.trials import conditions, runner_load
-from raddle_operator.trials.conditions import Meanwhile, Reading
-from raddle_operator.trials.load import Caller, LoadError, Offer, Seen
+from raddle_tuner.trials import conditions, runner_load
+from raddle_tuner.trials.conditions import Meanwhile, Reading
+from raddle_tuner.trials.load import Caller, LoadError, Offer, Seen
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final
 
-from raddle_operator.cli.tuned import style
+from raddle_operator.cli import page_style as style
 
 _SHEET: Final = """\
 *{box-sizing:border-box}

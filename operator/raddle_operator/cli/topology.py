@@ -181,13 +181,13 @@ def of_snapshot(snapshot: Snapshot) -> Seen:
 
 def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Recorded]:
     """The plans of the first workload that gets any, by container. Raises ManifestError where none does."""
-    from raddle_operator.cli import manifests, plan, workloads
+    from raddle_operator.cli import manifests, offline, workloads
     from raddle_operator.injection.matching import Policies
 
     found = manifests.load(sources)
     policies = Policies(list(workloads.read_policies(found)))
     for workload in workloads.read_workloads(found):
-        decided = plan.decide(workload, policies, {env.INJECT_LABEL: "enabled"}, "this machine", machine)
+        decided = offline.decide(workload, policies, {env.INJECT_LABEL: "enabled"}, "this machine", machine)
         plans = dict(_plans(decided.pod["metadata"].get("annotations") or {}))
         if plans:
             return plans

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raddle import delivery, env
 from raddle.planning import wire
-from raddle_operator.cli import plan
-from raddle_operator.injection import decide, injected, shipped, volumes
+from raddle_operator.injection import decide, injected, json_patch, shipped, volumes
 from raddle_operator.injection import explain as pure
 from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.matching import Policies, select
@@ -30,7 +29,7 @@ def explained(snapshot: Snapshot) -> list[pure.ContainerExplanation]:
         return []
     decision = decided(snapshot)
     withheld = {outcome.name: outcome.withheld for outcome in decision.containers}
-    would = _behind_the_door(plan.apply(snapshot.pod, decision.operations)) if decision.injected else frozenset()
+    would = _behind_the_door(json_patch.apply(snapshot.pod, decision.operations)) if decision.injected else frozenset()
     for name in would - _behind_the_door(snapshot.pod):
         withheld[name] = (
             Skip(reason=SkipReason.DOOR_CLOSED, detail="it was when the pod was created"),

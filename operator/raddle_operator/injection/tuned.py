@@ -16,11 +16,11 @@ from raddle_operator.injection.activation import wants_native
 from raddle_operator.injection.literals import literals
 from raddle_operator.objects.pods import PRELOAD
 from raddle_operator.objects.tuning import ClassResult, TuningResults, Workload
-from raddle_operator.tuning.advice import gained
-from raddle_operator.tuning.candidate import PROGRAM, Candidate
-from raddle_operator.tuning.key import Key, NodeClass, misfit
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import Verdict
+from raddle_operator.results.candidate import PROGRAM, Candidate
+from raddle_operator.results.key import Key, NodeClass, misfit
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.phrases import gained
+from raddle_operator.results.verdict import Verdict
 
 Tunings = Mapping[tuple[str, str], TuningResults]
 """What tunings have found, by namespace and name."""

@@ -14,11 +14,11 @@ from typing import Final
 from raddle_operator.jobs.places import LOST_AFTER_S, Node, Places, is_lost
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, Run, State
 from raddle_operator.objects.tuning import MAX_CLASSES, TuningObject
-from raddle_operator.tuning.advice import improved_percent, signed
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import misfit
-from raddle_operator.tuning.result import Verdict
-from raddle_operator.tuning.summary import Summary
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.key import misfit
+from raddle_operator.results.phrases import improved_percent, signed
+from raddle_operator.results.summary import Summary
+from raddle_operator.results.verdict import Verdict
 
 MOST_TRIES: Final = 3
 """So many pods a node gets, where something came in the way of the last one."""

@@ -12,14 +12,15 @@ from functools import cache
 from random import Random
 from typing import Final
 
-from raddle_operator.cli.tuned import charts
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate, Value
-from raddle_operator.tuning.document import Tuning
-from raddle_operator.tuning.key import Key, NodeClass
-from raddle_operator.tuning.measured import Block
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import BoundTest, Interval, Result, Trial, Verdict
+from raddle_operator.results.candidate import Candidate, Value
+from raddle_operator.results.key import Key, NodeClass
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.verdict import BoundTest, Interval, Verdict
+from raddle_tuner.commands.tuned import charts
+from raddle_tuner.search import statistics
+from raddle_tuner.search.document import Tuning
+from raddle_tuner.search.measured import Block
+from raddle_tuner.search.result import Result, Trial
 
 _LIMIT: Final = 4
 _SECONDS: Final = 8.0
