@@ -171,6 +171,16 @@ def test_nothing_is_loaded_by_the_path_of_its_file():
     assert not [path for path in sources if "spec_from_file_location" in path.read_text()]
 
 
+@pytest.mark.parametrize(("process", "most"), [("webhook", 90), ("controller", None)])
+def test_processes_of_the_cluster_load_nothing_of_the_tuner(process, most):
+    program = f"import sys, raddle_operator.{process}.process; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.partition(".")[0] in OURS}
+    print(f"{process}: {len(ours)} modules of ours")
+    assert not {name for name in ours if name.startswith(("raddle_tuner", "raddle_operator.local"))}
+    assert most is None or len(ours) <= most, "what every review waits for stays small"
+
+
 def test_kopf_appears_in_the_controllers_frame_only():
     users = {path.relative_to(PACKAGE).as_posix() for path in OPERATOR if "kopf" in packages(path)}
     assert users == {"controller/handlers.py", "controller/process.py"}

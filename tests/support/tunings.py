@@ -13,11 +13,10 @@ from raddle.cpus.topology import Machine
 from raddle.planning.kinds import PolicyError
 from raddle_operator.objects.tuning import TuningResults, results_from_object
 from raddle_operator.results.candidate import Candidate
-from raddle_operator.results.figure import FIGURES
 from raddle_operator.results.key import Key, NodeClass
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.summary import Summary, to_text
-from raddle_operator.results.verdict import BoundTest, Interval, Verdict
+from raddle_operator.results.verdict import FIGURES, BoundTest, Interval, Verdict
 from raddle_tuner.search.document import Tuning
 from raddle_tuner.search.measured import Block
 from raddle_tuner.search.result import Result, Trial

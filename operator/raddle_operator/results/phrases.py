@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from raddle_operator.results.candidate import Candidate
-from raddle_operator.results.figure import FIGURES
 from raddle_operator.results.objective import Objective
-from raddle_operator.results.verdict import BoundTest, Interval
+from raddle_operator.results.verdict import FIGURES, BoundTest, Interval
 
 
 def signed(interval: Interval) -> str:

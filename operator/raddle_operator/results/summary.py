@@ -14,9 +14,8 @@ from typing import Any, Final
 from raddle_operator.results import codec
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.codec import DocumentError
-from raddle_operator.results.figure import FIGURES
 from raddle_operator.results.key import Key
-from raddle_operator.results.verdict import BoundTest, Interval, Verdict
+from raddle_operator.results.verdict import FIGURES, BoundTest, Interval, Verdict
 
 __all__ = ["MOST_BYTES", "DocumentError", "Failed", "Summary", "from_text", "to_text"]
 

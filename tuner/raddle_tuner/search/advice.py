@@ -10,9 +10,8 @@ from typing import Final
 import yaml
 
 from raddle_operator.results.candidate import PROGRAM, Candidate
-from raddle_operator.results.figure import FIGURES
 from raddle_operator.results.phrases import bound_not_met, change, gained, improved_percent, signed
-from raddle_operator.results.verdict import Interval, Verdict
+from raddle_operator.results.verdict import FIGURES, Interval, Verdict
 from raddle_tuner.search.document import Tuning
 from raddle_tuner.search.result import Result
 

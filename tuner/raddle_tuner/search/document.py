@@ -11,9 +11,9 @@ from typing import Any, Final
 from raddle_operator.results import codec
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.codec import DocumentError
-from raddle_operator.results.figure import FIGURES
 from raddle_operator.results.key import Key
 from raddle_operator.results.summary import Summary
+from raddle_operator.results.verdict import FIGURES
 from raddle_tuner.search.result import Result
 
 # A block's latencies are written as they came up to so many. Of more, so many means are, of requests that took about as

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from raddle_operator.cli import page_style as style
-from raddle_operator.results.figure import FIGURES
+from raddle_operator.results.verdict import FIGURES
 from raddle_tuner.commands.tuned.figures import Figures, Row, rows
 from raddle_tuner.search.document import Tuning
 

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from raddle_operator.results.candidate import Candidate
-from raddle_operator.results.figure import FIGURES
 from raddle_operator.results.objective import Objective
+from raddle_operator.results.verdict import FIGURES
 from raddle_tuner.search import statistics
 from raddle_tuner.search.document import Tuning
 from raddle_tuner.search.measured import Block

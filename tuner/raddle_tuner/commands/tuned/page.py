@@ -8,8 +8,7 @@ from typing import Final
 
 from raddle_operator.cli import html
 from raddle_operator.cli import page_style as style
-from raddle_operator.results.figure import FIGURES
-from raddle_operator.results.verdict import Verdict
+from raddle_operator.results.verdict import FIGURES, Verdict
 from raddle_tuner.commands.tuned import charts
 from raddle_tuner.commands.tuned.figures import Figures, Row, number, objective, rows, validity
 from raddle_tuner.search import advice
