@@ -16,7 +16,7 @@ from raddle_operator.results.key import Key
 from raddle_operator.results.objective import Kind, Objective
 from raddle_tuner.analysis import subject as subjects
 from raddle_tuner.commands.tune import command
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from raddle_tuner.search.space import Space, space
 from raddle_tuner.trials.base import Base
 from raddle_tuner.trials.measuring import Measuring
@@ -61,13 +61,13 @@ class Here:
     key: Key
     repeats: int
 
-    def measure(self, ask: Ask) -> Block | Failure:
+    def measure(self, request: MeasurementRequest) -> Block | Failure:
         """A block, or why there is none."""
         for _ in range(self.repeats):
-            found = self.measuring.measure(ask)
+            found = self.measuring.measure(request)
             if isinstance(found, Failure) or not found.disturbed:
                 return found
-        return self.measuring.measure(ask)
+        return self.measuring.measure(request)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.verdict import Interval
 from raddle_tuner.search import document, search, statistics
-from raddle_tuner.search.measured import Ask, Block
+from raddle_tuner.search.blocks import Block, MeasurementRequest
 from raddle_tuner.search.space import Space
 from raddle_tuner.trials import inputs
 from tuning import here, olive, recorded
@@ -156,8 +156,8 @@ def compared(
     return rounds
 
 
-def _ask(candidate: Candidate, rate: float, seed: int) -> Ask:
-    return Ask(candidate=candidate, rate=rate, seconds=_block_s(rate), seed=seed, phase="live")
+def _ask(candidate: Candidate, rate: float, seed: int) -> MeasurementRequest:
+    return MeasurementRequest(candidate=candidate, rate=rate, seconds=_block_s(rate), seed=seed, phase="live")
 
 
 def _block_s(rate: float) -> float:

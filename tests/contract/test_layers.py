@@ -230,7 +230,7 @@ def reached(start):
         ("operator", "raddle_operator.controller.process"),
         ("operator", "raddle_operator.webhook.process"),
         ("tuner-cli", "raddle_tuner.commands.tune.command"),
-        ("tuner-cli", "raddle_tuner.commands.tuned.command"),
+        ("tuner-cli", "raddle_tuner.commands.result.command"),
         ("tuner-cli", "raddle_tuner.commands.analyze.command"),
     ],
 )

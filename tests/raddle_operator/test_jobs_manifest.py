@@ -14,8 +14,8 @@ from raddle_operator.injection import shipped
 from raddle_operator.injection.budget import container_budget, is_guaranteed, pod_resources
 from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.jobs import supervisor
+from raddle_operator.jobs.changes import Start
 from raddle_operator.jobs.manifest import FOLDER, Settings, Wanted, manifest
-from raddle_operator.jobs.plan import Start
 from raddle_operator.jobs.run import job_from_object, job_name
 from raddle_operator.jobs.template import template_of
 from raddle_operator.objects.pods import pod_from_object

@@ -9,7 +9,7 @@ from support.machines import of_size, random_machines
 
 from raddle.cpus.topology import CoreType
 from raddle_operator.objects import nodetopology
-from raddle_operator.results.key import NodeClass, misfit
+from raddle_operator.results.key import NodeClass, mismatch
 from raddle_operator.results.objective import Kind, Objective
 
 KEY = tunings.key()
@@ -17,12 +17,12 @@ KEY = tunings.key()
 
 @given(tunings.keys)
 def test_a_result_is_valid_where_it_was_made(key):
-    assert misfit(key, key) == ""
+    assert mismatch(key, key) == ""
 
 
 @given(tunings.keys, tunings.keys)
 def test_fitting_is_the_same_both_ways(one, other):
-    assert bool(misfit(one, other)) == bool(misfit(other, one))
+    assert bool(mismatch(one, other)) == bool(mismatch(other, one))
 
 
 OTHERS = {
@@ -53,12 +53,12 @@ OTHERS = {
 
 @pytest.mark.parametrize(("changes", "reason"), OTHERS.values(), ids=OTHERS)
 def test_what_differs_is_said_with_both_values(changes, reason):
-    assert misfit(KEY, replace(KEY, **changes)) == reason
+    assert mismatch(KEY, replace(KEY, **changes)) == reason
 
 
 def test_another_node_class_is_said_by_its_shape():
     there = replace(KEY, node_class=NodeClass.of(of_size(16)))
-    assert misfit(KEY, there) == (
+    assert mismatch(KEY, there) == (
         "the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, "
         "it was tuned for Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
     )
@@ -66,22 +66,22 @@ def test_another_node_class_is_said_by_its_shape():
 
 def test_classes_that_read_alike_are_told_apart_by_their_architecture():
     there = replace(KEY, node_class=replace(KEY.node_class, architecture="aarch64"))
-    assert "(aarch64), it was tuned for" in misfit(KEY, there)
+    assert "(aarch64), it was tuned for" in mismatch(KEY, there)
 
 
 def test_all_that_differs_is_said():
     there = replace(KEY, limit_cpus=1.0, runtime_version="1.30.1")
-    assert misfit(KEY, there).count("it was tuned for") == 2
+    assert mismatch(KEY, there).count("it was tuned for") == 2
 
 
 @pytest.mark.parametrize("name", ["model", "image", "runtime", "runtime_version"])
 def test_what_one_side_does_not_know_is_not_compared(name):
-    assert misfit(KEY, replace(KEY, **{name: ""})) == ""
-    assert misfit(replace(KEY, **{name: ""}), KEY) == ""
+    assert mismatch(KEY, replace(KEY, **{name: ""})) == ""
+    assert mismatch(replace(KEY, **{name: ""}), KEY) == ""
 
 
 def test_an_objective_without_rate_and_bound_fits_any_of_its_kind():
-    assert misfit(KEY, replace(KEY, objective=Objective(kind=Kind.LATENCY))) == ""
+    assert mismatch(KEY, replace(KEY, objective=Objective(kind=Kind.LATENCY))) == ""
 
 
 @given(random_machines())

@@ -12,7 +12,7 @@ from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.verdict import Verdict
 from raddle_tuner.search import search
-from raddle_tuner.search.measured import Block, Failure
+from raddle_tuner.search.blocks import Block, Failure
 from raddle_tuner.search.space import Case, space
 from raddle_tuner.trials import ending
 from raddle_tuner.trials.driving import Driver, enough_s, load_s, sure_s

@@ -11,7 +11,7 @@ from support import tiny_models
 
 from raddle_operator.local.container import Container
 from raddle_operator.results.candidate import Candidate
-from raddle_tuner.search.measured import Ask, Block
+from raddle_tuner.search.blocks import Block, MeasurementRequest
 from raddle_tuner.trials import kserve, programs
 from raddle_tuner.trials.http_load import Request
 from raddle_tuner.trials.inputs import InputError
@@ -116,6 +116,8 @@ def test_a_server_is_asked_with_inputs_made_for_it(tmp_path, extensions):
     said = []
     given = Container(cpus=None, variables={}, mounts=(), notes=())
     with Measuring(start=lambda _: programs.server(given, how, 1, said.append), say=said.append) as measuring:
-        block = measuring.measure(Ask(candidate=Candidate(), rate=50.0, seconds=0.2, seed=1, phase="test"))
+        block = measuring.measure(
+            MeasurementRequest(candidate=Candidate(), rate=50.0, seconds=0.2, seed=1, phase="test")
+        )
     assert isinstance(block, Block), block
     assert (len(block.latencies_ms), block.missed, said) == (10, 0, [])

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle_tuner.trials import arrivals, http_load
-from raddle_tuner.trials.load import LoadError, Offer
+from raddle_tuner.trials.load import LoadError, LoadSpec
 from raddle_tuner.trials.runner_load import Runners
 
 RATES = st.floats(0.5, 500)
@@ -63,7 +63,7 @@ def runners():
 
 
 def offer(rate, seconds, **more):
-    return Offer(rate=rate, seconds=seconds, seed=more.pop("seed", 1), **more)
+    return LoadSpec(rate=rate, seconds=seconds, seed=more.pop("seed", 1), **more)
 
 
 def test_every_request_that_is_due_is_asked_once(runners):

@@ -21,10 +21,10 @@ from support.machines import of_size
 
 from cluster import waiting
 from raddle_operator.local import quota
-from raddle_operator.local.container import Container, Entered
+from raddle_operator.local.container import Container, StartedContainer
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Kind, Objective
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from raddle_tuner.trials import inputs, models, programs
 from raddle_tuner.trials.base import Base
 from raddle_tuner.trials.http_load import Request
@@ -37,7 +37,7 @@ needs_quota = pytest.mark.skipif(quota.available() is not None, reason=str(quota
 
 
 def ask(candidate=NOTHING, rate=50.0, seconds=0.2, seed=1):
-    return Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase="test")
+    return MeasurementRequest(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase="test")
 
 
 def given(cpus=None, **variables):
@@ -269,7 +269,7 @@ def working():
 
         def start(prefix=()):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            entered = Entered(argv=[*prefix, sys.executable, "-c", WORKS], environment=os.environ, group=None)
+            entered = StartedContainer(argv=[*prefix, sys.executable, "-c", WORKS], environment=os.environ, group=None)
             here = Here(entered, folder)
             stack.callback(here.end)
             here.start()

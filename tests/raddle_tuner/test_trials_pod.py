@@ -25,7 +25,7 @@ from raddle_operator.local.container import Container
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.results.candidate import Candidate
 from raddle_tuner.analysis import subject as subjects
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from raddle_tuner.trials import models, words
 from raddle_tuner.trials.base import Base
 from raddle_tuner.trials.http_load import Request
@@ -43,7 +43,7 @@ def given(**variables):
 
 
 def ask(candidate=Candidate(), rate=50.0):  # noqa: B008 (frozen)
-    return Ask(candidate=candidate, rate=rate, seconds=0.2, seed=1, phase="test")
+    return MeasurementRequest(candidate=candidate, rate=rate, seconds=0.2, seed=1, phase="test")
 
 
 @pytest.fixture

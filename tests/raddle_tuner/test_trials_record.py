@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from support import tunings
 
 from raddle_operator.results.candidate import Candidate
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from raddle_tuner.search.space import Case, space
 from raddle_tuner.trials.record import Record, RecordError, question
 
 KEY = tunings.key()
 SPACE = space(Case())
-ASK = Ask(candidate=Candidate.of({"threads.intraOp": 1}), rate=50.0, seconds=1.0, seed=1, phase="A/A")
+ASK = MeasurementRequest(candidate=Candidate.of({"threads.intraOp": 1}), rate=50.0, seconds=1.0, seed=1, phase="A/A")
 BLOCK = Block(latencies_ms=(4.0, 5.5), missed=0, seconds=1.0)
 
 
@@ -26,7 +26,7 @@ def asked(key=KEY, budget_s=180.0):
 
 
 ASKS = st.builds(
-    Ask,
+    MeasurementRequest,
     candidate=tunings.candidates,
     rate=tunings.maybe(tunings.positive),
     seconds=tunings.positive,
@@ -51,7 +51,7 @@ def test_a_line_that_was_cut_in_two_is_dropped_and_the_next_block_stands_in_its_
     path = tmp_path / "record"
     with Record.of(path, asked()) as record:
         record.add(ASK, BLOCK, 1.0)
-    path.write_text(path.read_text() + '{"ask": {"candi')
+    path.write_text(path.read_text() + '{"request": {"candi')
     with Record.of(path, asked()) as record:
         assert record.answers == ((ASK, BLOCK),)
         record.add(replace(ASK, seed=2), BLOCK, 2.0)
@@ -100,7 +100,7 @@ def test_two_do_not_write_one_record(tmp_path):
         ("[]\n", ":1: is no record of raddle tune"),
         ('{"version": 0}\n', ":1: is no record of raddle tune"),
         (json.dumps(asked()) + "\nask\n", ":2: Expecting value"),
-        (json.dumps(asked()) + '\n{"ask": 1}\n', ":2: ask: 1 is not an object"),
+        (json.dumps(asked()) + '\n{"request": 1}\n', ":2: request: 1 is not an object"),
         (json.dumps(asked()) + "\n3\n", ":2: line: 3 is not an object"),
     ],
 )

@@ -21,7 +21,7 @@ from raddle_operator.cli import main
 from raddle_operator.results.candidate import Candidate
 from raddle_tuner.commands.tune.progress import Progress
 from raddle_tuner.search import document
-from raddle_tuner.search.measured import Ask
+from raddle_tuner.search.blocks import MeasurementRequest
 from raddle_tuner.trials import ending
 
 RADDLE = str(Path(sys.executable).with_name("raddle"))
@@ -127,7 +127,7 @@ def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp
     assert again().exit_code == 0
     question, *_ = record.read_text().splitlines(keepends=True)
     # As a crash leaves it.
-    record.write_text(question + '{"ask": {')
+    record.write_text(question + '{"request": {')
     assert again().exit_code == 0
     kept = record.read_text()
     blocks = [json.loads(line) for line in kept.removeprefix(question).splitlines()]
@@ -185,7 +185,10 @@ def shown(*, terminal):
     progress = Progress(budget_s=60.0, console=Console(file=file, force_terminal=terminal, width=80, soft_wrap=True))
     with progress.shown():
         for phase, candidate, left_s in (("A/A", {}, 60.0), ("A/A", {}, 59.0), ("race", {"threads.intraOp": 2}, 30.4)):
-            progress.tell(Ask(candidate=Candidate.of(candidate), rate=None, seconds=1.0, seed=1, phase=phase), left_s)
+            progress.tell(
+                MeasurementRequest(candidate=Candidate.of(candidate), rate=None, seconds=1.0, seed=1, phase=phase),
+                left_s,
+            )
         progress.say("it is so")
         progress.close()
     return file.getvalue()

@@ -16,8 +16,8 @@ from raddle_operator.results.codec import DocumentError
 from raddle_operator.results.key import NodeClass
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.verdict import BoundTest, Interval, Verdict
-from raddle_tuner.search.document import MOST_LATENCIES, Tuning, from_document, to_document
-from raddle_tuner.search.measured import Block
+from raddle_tuner.search.blocks import Block
+from raddle_tuner.search.document import MOST_LATENCIES, TuningResult, from_document, to_document
 from raddle_tuner.search.result import Result, Trial
 
 OBJECTIVE = Objective(kind=Kind.LATENCY, rate=50.0, p99_ms=20.0)
@@ -49,7 +49,7 @@ def tuning(latencies_ms=(4.0, 5.5)):
     )
     node = NodeClass(architecture="x86_64", model="EPYC", sockets=1, numa_nodes=1, l3_domains=2, cores=8, cpus=16)
     key = tunings.key(model="sha256:5e1f", image="", node_class=node)
-    return Tuning(
+    return TuningResult(
         name="resnet50.onnx",
         finished="2026-11-23T10:00:00Z",
         key=key,

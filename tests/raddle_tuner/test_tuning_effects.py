@@ -5,7 +5,7 @@ import pytest
 
 from raddle.planning.planner import Budget
 from raddle_operator.results.candidate import Candidate
-from raddle_tuner.search.effects import Effects, Seen
+from raddle_tuner.search.effects import Effects, Observation
 from raddle_tuner.search.space import Case, space
 
 CASE = Case(budget=Budget(quota_cpus=4.0), onnxruntime=(1, 29), can=("instances", "ioBinding"))
@@ -27,7 +27,7 @@ def seen(effects, worth, *, rounds=12, noise=0.01, seed=1):
         for values in rng.random((5, len(effects.prior))):
             candidate = effects.best(values)
             losses = worth(candidate) + arrivals + rng.normal(0, noise, 2)
-            found.append(Seen(candidate, turn, turn, tuple(losses)))
+            found.append(Observation(candidate, turn, turn, tuple(losses)))
     return found
 
 

@@ -14,7 +14,7 @@ from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.verdict import Verdict
 from raddle_tuner.search import statistics
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from raddle_tuner.search.search import BaselineError, Limits, confirm, drive, estimate, replay, tune
 from raddle_tuner.search.space import Case, space
 
@@ -160,7 +160,7 @@ def test_recorded_answers_lead_a_new_search_to_the_same_place(seed, kept):
 
 
 def test_answers_of_another_search_are_refused():
-    other = Ask(candidate=Candidate(), rate=1.0, seconds=1.0, seed=0, phase="A/A")
+    other = MeasurementRequest(candidate=Candidate(), rate=1.0, seconds=1.0, seed=0, phase="A/A")
     with pytest.raises(ValueError, match="another search was recorded"):
         replay(tune(LATENCY, SPACE), [(other, Failure(""))])
 

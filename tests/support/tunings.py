@@ -17,8 +17,8 @@ from raddle_operator.results.key import Key, NodeClass
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.summary import Summary, to_text
 from raddle_operator.results.verdict import FIGURES, BoundTest, Interval, Verdict
-from raddle_tuner.search.document import Tuning
-from raddle_tuner.search.measured import Block
+from raddle_tuner.search.blocks import Block
+from raddle_tuner.search.document import TuningResult
 from raddle_tuner.search.result import Result, Trial
 from support.machines import of_size
 
@@ -248,4 +248,4 @@ results = st.builds(
     remarks=st.lists(texts, max_size=3).map(tuple),
     capacity=maybe(positive),
 )
-tunings = st.builds(Tuning, name=texts, finished=texts, key=keys, result=results, planned=candidates)
+tunings = st.builds(TuningResult, name=texts, finished=texts, key=keys, result=results, planned=candidates)

@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
     "run": ("run", "Run a program with what a container would get. Needs no cluster."),
     "tune": (None, "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
-    "tuned": (None, "Show what a tuning found, from its JSON or the log of its Job."),
+    "result": (None, "Show the result of a tuning, from its JSON or the log of its Job."),
     "scan": ("scan.command", "Find the containers of a cluster that run too many threads. Needs no Raddle there."),
     "presets": ("presets", "Show the servers that are known, and what each gets. Needs no cluster."),
     "explain": ("explain", "Say why pods have the numbers they have, or why they were skipped, and what runs."),
@@ -41,7 +41,7 @@ GROUP: Final = "raddle.commands"
 # Command -> what to install for it; `raddle[cli]` where it isn't named.
 PACKAGES: Final = {
     "tune": "raddle-tuner[cli]",
-    "tuned": "raddle-tuner[cli]",
+    "result": "raddle-tuner[cli]",
     "analyze": "raddle-tuner[cli]",
     "tuner": "raddle-tuner",
     "controller": "raddle[operator]",

@@ -23,7 +23,7 @@ from raddle_operator.cli.workloads import Workload
 from raddle_operator.injection import binding, json_patch, shipped
 from raddle_operator.injection import decide as injection
 from raddle_operator.injection.matching import Policies
-from raddle_operator.injection.tuned import Tunings
+from raddle_operator.injection.tuning import Tunings
 from raddle_operator.local.container import Container
 from raddle_operator.objects import nodetopology
 from raddle_operator.objects.pods import ORIGINAL

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from raddle_operator.jobs.changes import ClassRecord, JobChanges, NodeRecord, NodeState
 from raddle_operator.jobs.places import Places
-from raddle_operator.jobs.plan import ClassRecord, NodeRecord, NodeState, Plan
 from raddle_operator.jobs.run import GONE_WITHIN_S, Job, lasts_s
 from raddle_operator.jobs.template import RefusedError
 from raddle_operator.objects.reading import SpecError, as_object, sequence, text
@@ -95,7 +95,7 @@ def _outcome(said: str) -> Summary | None:
 
 
 def tuning_status(
-    plan: Plan, *, generation: int, places: Places | None, refused: RefusedError | None
+    plan: JobChanges, *, generation: int, places: Places | None, refused: RefusedError | None
 ) -> dict[str, Any]:
     """The whole status but for the conditions' times.
 

@@ -87,7 +87,7 @@ class Key:
         return f"{self.limit_cpus:g} {'exclusive ' * self.exclusive}CPU{'' if self.limit_cpus == 1 else 's'}"
 
 
-def misfit(key: Key, there: Key) -> str:
+def mismatch(key: Key, there: Key) -> str:
     """Why a result for `key` isn't valid where `there` holds, all reasons in words for people; "" where it is.
 
     Node class, limit and exclusive CPUs have to be the same. The rest is compared where both sides know it: a webhook

@@ -41,8 +41,8 @@ from raddle_operator.results.summary import Failed
 from raddle_operator.results.verdict import Verdict
 from raddle_tuner.analysis import subject as subjects
 from raddle_tuner.search import search
-from raddle_tuner.search.document import Tuning, summary_of, to_document
-from raddle_tuner.search.measured import Ask
+from raddle_tuner.search.blocks import MeasurementRequest
+from raddle_tuner.search.document import TuningResult, summary_of, to_document
 from raddle_tuner.search.space import AXES, Case, Space, SpaceError, space
 from raddle_tuner.trials import driving, ending, models
 from raddle_tuner.trials.base import Base
@@ -166,7 +166,7 @@ _EXPECTED: Final = (
 )
 
 
-def _last_words(found: Tuning, *, cut_short: bool) -> summary.Summary | Failed:
+def _last_words(found: TuningResult, *, cut_short: bool) -> summary.Summary | Failed:
     """The summary; why there is none where the rate could not be measured, or a signal came before the end."""
     result = found.result
     if cut_short and result.verdict is Verdict.INCONCLUSIVE:
@@ -176,7 +176,7 @@ def _last_words(found: Tuning, *, cut_short: bool) -> summary.Summary | Failed:
     return summary_of(found)
 
 
-def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitStack) -> Tuning:
+def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitStack) -> TuningResult:
     """What comes of the order. Raises one of _EXPECTED, EndedError."""
     aim, budget_s = order.aim, 60.0 * order.tuning.minutes
     _require_request(order, request)
@@ -198,10 +198,10 @@ def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitS
         seconds=driving.load_s(aim, budget_s, first.started_s), trials=order.tuning.trials or _MOST_TRIALS
     )
     if order.confirmed is None:
-        asks = search.tune(aim, searched, limits, driving.BASELINE)
+        requests = search.tune(aim, searched, limits, driving.BASELINE)
     else:
-        asks = search.confirm(aim, searched, order.confirmed, limits, driving.BASELINE)
-    result = driver.drive(asks)
+        requests = search.confirm(aim, searched, order.confirmed, limits, driving.BASELINE)
+    result = driver.drive(requests)
     measuring.close()
     return driving.tuning(subject, base, searched.case, first, result, image=order.image)
 
@@ -321,5 +321,5 @@ def _say(note: str) -> None:
     click.echo(f"raddle tuner: {note}", err=True)
 
 
-def _tell(ask: Ask, left_s: float) -> None:
-    _say(f"{ask.phase}: {ask.candidate.title}, {left_s:.0f} s left")
+def _tell(asked: MeasurementRequest, left_s: float) -> None:
+    _say(f"{asked.phase}: {asked.candidate.title}, {left_s:.0f} s left")

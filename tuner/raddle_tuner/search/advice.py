@@ -12,7 +12,7 @@ import yaml
 from raddle_operator.results.candidate import PROGRAM, Candidate
 from raddle_operator.results.phrases import bound_not_met, change, gained, improved_percent, signed
 from raddle_operator.results.verdict import FIGURES, Interval, Verdict
-from raddle_tuner.search.document import Tuning
+from raddle_tuner.search.document import TuningResult
 from raddle_tuner.search.result import Result
 
 _WIDTH: Final = 100
@@ -59,7 +59,7 @@ def _answer(result: Result) -> str:
     return "Keep the plan: no setting is significantly better."
 
 
-def policy_patch(tuning: Tuning) -> str:
+def policy_patch(tuning: TuningResult) -> str:
     """The winner as a merge patch for a policy, YAML with the reasons as comments.
 
     "" unless it is better than the plan and a policy can make it so.
@@ -81,7 +81,7 @@ def _plain(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def _reasons(tuning: Tuning, gain: Interval) -> Iterator[str]:
+def _reasons(tuning: TuningResult, gain: Interval) -> Iterator[str]:
     key, result = tuning.key, tuning.result
     runtime = f" with {key.runtime} {key.runtime_version}".rstrip() if key.runtime else ""
     yield f"{tuning.name}{runtime}, {key.limit}, {key.node_class.title}; tuned {tuning.finished}"

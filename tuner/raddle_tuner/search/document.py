@@ -27,7 +27,7 @@ _MEANS: Final = "latencyMeansMs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class TuningResult:
     """A result with what it is of: `name` for people (a model's file, a server's command), `finished` in RFC 3339.
 
     `planned` is what the plan decides where it is left to it; paths of which that isn't known are absent.
@@ -40,7 +40,7 @@ class Tuning:
     planned: Candidate
 
 
-def summary_of(tuning: Tuning) -> Summary:
+def summary_of(tuning: TuningResult) -> Summary:
     """The summary of a tuning."""
     result = tuning.result
     return Summary(
@@ -60,7 +60,7 @@ def summary_of(tuning: Tuning) -> Summary:
     )
 
 
-def to_document(tuning: Tuning) -> dict[str, Any]:
+def to_document(tuning: TuningResult) -> dict[str, Any]:
     """The JSON document of a tuning. `from_document` makes the same of it, but for the latencies of large blocks.
 
     Those come back in ascending order, as many, each as the mean of those beside it: of a thousandth of all in the
@@ -72,12 +72,12 @@ def to_document(tuning: Tuning) -> dict[str, Any]:
     return document
 
 
-def from_document(document: Any) -> Tuning:
+def from_document(document: Any) -> TuningResult:
     """The tuning that a document holds; unknown fields are ignored, and those with a default may be absent.
 
     Raises DocumentError, naming the field, for anything that is no tuning of this version.
     """
-    tuning = codec.from_versioned(Tuning, _with_latencies(document))
+    tuning = codec.from_versioned(TuningResult, _with_latencies(document))
     if tuning.result.figure not in FIGURES:
         raise DocumentError("result.figure", tuning.result.figure, "one of " + ", ".join(FIGURES))
     return tuning

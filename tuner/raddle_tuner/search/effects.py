@@ -53,7 +53,7 @@ _SCALES: Final = (0.5, 1.0, 2.0, 4.0)
 _FEW: Final = 100
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """A block: `losses` are logarithms of its figures, the one that is aimed at first.
 
     Blocks of equal `seed` had the same arrivals, those of equal `turn` were measured soon after each other.
@@ -133,7 +133,7 @@ class Effects:
         self.parts.setdefault(made, tuple(parts))
         return made
 
-    def fitted(self, seen: Sequence[Seen], variances: Sequence[float]) -> Fit:
+    def fitted(self, seen: Sequence[Observation], variances: Sequence[float]) -> Fit:
         """What these blocks say of what each part is worth in the first figure; `variances` are the figures' noise."""
         parts = np.array([self.parts[one.candidate] for one in seen])
         turns = np.array([one.turn for one in seen])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Objective
 from raddle_operator.results.verdict import BoundTest, Interval, Verdict
-from raddle_tuner.search.measured import Block
+from raddle_tuner.search.blocks import Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from scipy import special
 
 from raddle_operator.results.objective import Kind
 from raddle_operator.results.verdict import BoundTest, Interval
-from raddle_tuner.search.measured import Block
+from raddle_tuner.search.blocks import Block
 
 FIGURES: Final = {
     Kind.LATENCY: "slowest_tenth_ms",

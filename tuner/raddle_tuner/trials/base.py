@@ -16,7 +16,7 @@ from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.key import Key, NodeClass
 from raddle_operator.results.objective import Objective
 from raddle_tuner.search.space import Case
-from raddle_tuner.trials.processes import Place, here
+from raddle_tuner.trials.processes import Launcher, here
 from raddle_tuner.trials.programs import Program
 
 
@@ -34,7 +34,7 @@ class Base:
     machine: Machine
     applied: Callable[[Mapping[str, Any]], Container]
     allocators: tuple[str, ...] = ()
-    place: Place = here
+    place: Launcher = here
     whole_cpus: int = 0
 
     @property

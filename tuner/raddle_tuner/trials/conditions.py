@@ -51,7 +51,7 @@ def read(usage: quota.Usage) -> Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meanwhile:
+class Interference:
     """What happened between two readings. Shares in percent, of the whole machine where nothing else is said.
 
     `others_percent` is the CPU time of processes that are neither measured nor known to belong to the measuring.
@@ -87,13 +87,13 @@ class Meanwhile:
         return tuple(said)
 
 
-def between(before: Reading, after: Reading, known_s: float) -> Meanwhile:
+def between(before: Reading, after: Reading, known_s: float) -> Interference:
     """What happened; `known_s` is CPU time of the measuring itself and of what belongs to the conditions."""
     used = after.usage.since(before.usage)
     total_s = max(after.total_s - before.total_s, 1 / _TICKS_PER_S)
     seconds = after.at_s - before.at_s
     others_s = after.busy_s - before.busy_s - used.cpu_s - known_s
-    return Meanwhile(
+    return Interference(
         seconds=seconds,
         usage=used,
         steal_percent=100 * (after.steal_s - before.steal_s) / total_s,

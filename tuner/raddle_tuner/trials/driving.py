@@ -1,4 +1,4 @@
-"""A search driven: its asks answered by blocks measured here, within a budget of time, until a signal comes."""
+"""A search driven: its requests answered by blocks measured here, within a budget of time, until a signal comes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 from raddle_operator.results.candidate import Candidate, Value
 from raddle_operator.results.objective import Objective
 from raddle_tuner.search import search, statistics
-from raddle_tuner.search.document import Tuning
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
+from raddle_tuner.search.document import TuningResult
 from raddle_tuner.search.result import Result
 from raddle_tuner.search.space import Case
 from raddle_tuner.trials import ending
@@ -62,7 +62,7 @@ class Driver:
 
     measuring: Measuring
     budget_s: float
-    told: Callable[[Ask, float], None]
+    told: Callable[[MeasurementRequest, float], None]
     record: Record | None = None
     begun_s: float = 0.0
     _disturbed: bool = False
@@ -76,38 +76,40 @@ class Driver:
         except search.ReplayError as error:
             raise RecordError(str(error)) from None
 
-    def _measure(self, ask: Ask) -> Block | Failure | None:
+    def _measure(self, request: MeasurementRequest) -> Block | Failure | None:
         """None when the budget is used up or a signal has come."""
         spent_s = time.monotonic() - self.begun_s
         if ending.status() or spent_s > self.budget_s:
             return None
-        self.told(ask, self.budget_s - spent_s)
+        self.told(request, self.budget_s - spent_s)
         try:
-            answer = self.measuring.measure(ask)
+            answer = self.measuring.measure(request)
         except ending.EndedError:
             return None
         if isinstance(answer, Failure):
-            if ask.candidate == BASELINE:
+            if request.candidate == BASELINE:
                 # The search ends by it, and says why; next time it may be another thing.
                 return answer
-            self.measuring.say(f"{ask.candidate.title}: {answer.reason}")
+            self.measuring.say(f"{request.candidate.title}: {answer.reason}")
         elif answer.disturbed and not self._disturbed:
             self._disturbed = True
             self.measuring.say(f"{', '.join(answer.disturbed)}: blocks so disturbed say less, so that it takes longer")
         if self.record is not None:
             try:
-                self.record.add(ask, answer, time.monotonic() - self.begun_s)
+                self.record.add(request, answer, time.monotonic() - self.begun_s)
             except RecordError as error:
                 self.measuring.say(f"{error}: blocks are recorded no more")
                 self.record = None
         return answer
 
 
-def tuning(subject: Subject, base: Base, case: Case, first: Program, result: Result, *, image: str = "") -> Tuning:
+def tuning(
+    subject: Subject, base: Base, case: Case, first: Program, result: Result, *, image: str = ""
+) -> TuningResult:
     """The result with what it is of. `first` is a program of the subject, `image` as in Key."""
     finished = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     key = base.key(subject.digest, result.objective, first, image)
-    return Tuning(name=subject.name, finished=finished, key=key, result=result, planned=_planned(case))
+    return TuningResult(name=subject.name, finished=finished, key=key, result=result, planned=_planned(case))
 
 
 def _planned(case: Case) -> Candidate:

@@ -22,7 +22,7 @@ from typing import Final
 import aiohttp
 
 from raddle_tuner.trials import arrivals, load
-from raddle_tuner.trials.load import LoadError, Offer, Seen
+from raddle_tuner.trials.load import LoadError, LoadResult, LoadSpec
 
 # What a client keeps at most; a request that finds all of them busy waits, and its waiting counts.
 _MOST_CONNECTIONS: Final = 256
@@ -114,7 +114,7 @@ class Server:
         self._refused: Counter[str] = Counter()
         self._longest_s = 0.0
 
-    async def offered(self, offer: Offer, begun: Callable[[], None]) -> Seen:
+    async def offered(self, offer: LoadSpec, begun: Callable[[], None]) -> LoadResult:
         """Offers the load."""
         callers, longest_s = self._callers, 0.0
         if offer.warm_up_s:
@@ -134,7 +134,7 @@ class Server:
         else:
             asked = await self._open(start_s, arrivals.due(offer.rate, offer.seconds, offer.seed), end_s, grace_s)
         give_up_s = end_s + grace_s
-        return Seen(
+        return LoadResult(
             latencies_ms=[load.rounded_ms((give_up_s if at is None else at) - due_s) for due_s, at in asked],
             missed=sum(at is None for _, at in asked),
             seconds=max(offer.seconds, max((at or due_s for due_s, at in asked), default=0.0) - start_s),

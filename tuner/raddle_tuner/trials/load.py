@@ -34,7 +34,7 @@ class LoadError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class LoadSpec:
     """The load to offer: `rate` requests a second, None: each caller asks when it has its last answer.
 
     `seed` as in `arrivals.due`. Before it there are `warm_up_s` of a closed loop that no figure has. `most` is for a
@@ -51,7 +51,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LoadResult:
     """Latencies from when each request was due, in that order; of one that was missed, the time that it had waited.
 
     `seconds` last from the start to the end of the offer or to the last answer, whichever is later. `cpu_s` is what
@@ -85,7 +85,7 @@ class Caller:
             raise
 
     @contextlib.contextmanager
-    def offered(self, offer: Offer) -> Iterator[Callable[[], Seen]]:
+    def offered(self, offer: LoadSpec) -> Iterator[Callable[[], LoadResult]]:
         """Entered when the warm-up is over and the load begins; what it gives waits for the end of it."""
         assert self._process.stdin is not None
         try:
@@ -94,7 +94,7 @@ class Caller:
         except OSError:
             raise self._broken() from None
         self._answer()
-        yield lambda: Seen(**self._answer())
+        yield lambda: LoadResult(**self._answer())
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -119,7 +119,7 @@ class Caller:
         self._process.communicate()
 
 
-def serve(offered: Callable[[Offer, Callable[[], None]], Seen], lines: IO[str] = sys.stdin) -> None:
+def serve(offered: Callable[[LoadSpec, Callable[[], None]], LoadResult], lines: IO[str] = sys.stdin) -> None:
     """The caller's side: for each line the answers, until the input ends.
 
     `offered(offer, begun)` offers a load, and calls `begun` when the warm-up is over. It may raise LoadError.
@@ -129,7 +129,7 @@ def serve(offered: Callable[[Offer, Callable[[], None]], Seen], lines: IO[str] =
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     _say({})
     for line in lines:
-        offer = Offer(**json.loads(line))
+        offer = LoadSpec(**json.loads(line))
         gc.collect()
         gc.disable()
         before_s = time.process_time()
@@ -146,7 +146,7 @@ def _say(document: dict[str, Any]) -> None:
     print(json.dumps(document), flush=True)
 
 
-def grace_s(offer: Offer, longest_s: float) -> float:
+def grace_s(offer: LoadSpec, longest_s: float) -> float:
     """How long after the end an answer is waited for, of a program whose longest one took so long in its warm-ups."""
     return max(offer.grace_s, _GRACE_ANSWERS * longest_s)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from raddle_operator.results.candidate import Candidate
-from raddle_tuner.search.measured import CAPACITY, Ask, Block, Failure
+from raddle_tuner.search.blocks import CAPACITY, Block, Failure, MeasurementRequest
 from raddle_tuner.trials import conditions
-from raddle_tuner.trials.load import LoadError, Offer, Seen
+from raddle_tuner.trials.load import LoadError, LoadResult, LoadSpec
 from raddle_tuner.trials.programs import Program, TrialError
 
 # Those of a race; each holds the model in memory.
@@ -59,20 +59,20 @@ class Measuring:
         while self._programs:
             self._end(next(iter(self._programs)))
 
-    def measure(self, ask: Ask) -> Block | Failure:
+    def measure(self, request: MeasurementRequest) -> Block | Failure:
         """What the block shows, or why there is none."""
         try:
-            kept = self._working(ask.candidate, fresh=ask.fresh)
+            kept = self._working(request.candidate, fresh=request.fresh)
             try:
-                block = _block(kept.program, ask, self.warm_up_s, self.say)
+                block = _block(kept.program, request, self.warm_up_s, self.say)
             finally:
                 kept.program.processes.pause()
             kept.worked_s += block.seconds
         except (TrialError, LoadError) as error:
-            self._end(ask.candidate)
+            self._end(request.candidate)
             return Failure(str(error))
         except BaseException:
-            self._end(ask.candidate)
+            self._end(request.candidate)
             raise
         return block
 
@@ -104,10 +104,10 @@ class Measuring:
             kept.stack.close()
 
 
-def _block(program: Program, ask: Ask, warm_up_s: float, say: Callable[[str], None]) -> Block:
+def _block(program: Program, request: MeasurementRequest, warm_up_s: float, say: Callable[[str], None]) -> Block:
     processes = program.processes
-    most = ask.rate is None and ask.phase == CAPACITY
-    offer = Offer(rate=ask.rate, seconds=ask.seconds, seed=ask.seed, warm_up_s=warm_up_s, most=most)
+    most = request.rate is None and request.phase == CAPACITY
+    offer = LoadSpec(rate=request.rate, seconds=request.seconds, seed=request.seed, warm_up_s=warm_up_s, most=most)
     try:
         with program.caller.offered(offer) as seen_at_end:
             before = conditions.read(processes.usage())
@@ -136,7 +136,7 @@ def _block(program: Program, ask: Ask, warm_up_s: float, say: Callable[[str], No
     )
 
 
-def _check_refusals(seen: Seen, say: Callable[[str], None]) -> None:
+def _check_refusals(seen: LoadResult, say: Callable[[str], None]) -> None:
     """Tells of answers that were failures. Raises TrialError where they are many."""
     refused, asked = sum(seen.refused.values()), len(seen.latencies_ms)
     if not refused:

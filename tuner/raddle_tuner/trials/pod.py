@@ -133,7 +133,7 @@ class Pod:
     def place(
         self, given: Container, command: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[tuple[InPod, Path]]:
-        """A Place: this container. One program at a time. Variables and command are as in a pod spec."""
+        """A Launcher: this container. One program at a time. Variables and command are as in a pod spec."""
         del say
         self._programs += 1
         folder = self.folder / str(self._programs)

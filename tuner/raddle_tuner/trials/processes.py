@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from raddle_operator.local import container, quota
-from raddle_operator.local.container import Container, Entered
+from raddle_operator.local.container import Container, StartedContainer
 
 _LINES: Final = 3
 # What the shim says on standard error is no reason for an end.
@@ -53,7 +53,7 @@ class Processes(Protocol):
 
 # Where programs are started: it makes of what a container gets, a command, and what to tell users, the processes of
 # one program, none of them started yet, and a folder that they and this process see at the same path.
-Place = Callable[[Container, Sequence[str], Callable[[str], None]], AbstractContextManager[tuple[Processes, Path]]]
+Launcher = Callable[[Container, Sequence[str], Callable[[str], None]], AbstractContextManager[tuple[Processes, Path]]]
 
 
 # Real-time signals have numbers only.
@@ -79,7 +79,7 @@ def last_words(output: str) -> str:
 class Here:
     """Those of a program on this machine, whoever of them started which."""
 
-    def __init__(self, entered: Entered, folder: Path) -> None:
+    def __init__(self, entered: StartedContainer, folder: Path) -> None:
         self._entered = entered
         self._stderr = folder / "stderr"
         self._started: list[subprocess.Popen[bytes]] = []
@@ -203,7 +203,7 @@ def _processes() -> Iterator[_Process]:
 
 @contextlib.contextmanager
 def here(given: Container, command: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[Here, Path]]:
-    """A Place: this machine."""
+    """A Launcher: this machine."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-trial-")))
         # The program may become another user.

@@ -19,7 +19,7 @@ from raddle_operator.local.container import Container
 from raddle_tuner.trials import ending, http_load, kserve, runner_load
 from raddle_tuner.trials.http_load import Request
 from raddle_tuner.trials.load import Caller, LoadError
-from raddle_tuner.trials.processes import Place, Processes, TrialError, here, last_words
+from raddle_tuner.trials.processes import Launcher, Processes, TrialError, here, last_words
 
 __all__ = ["START_S", "Program", "Request", "Server", "TrialError", "runners", "server"]
 
@@ -51,7 +51,7 @@ def runners(
     instances: int,
     say: Callable[[str], None],
     *,
-    place: Place = here,
+    place: Launcher = here,
     start_s: float = START_S,
 ) -> Iterator[Program]:
     """So many runners of a model in one quota, each the command with the socket's path behind it.
@@ -147,7 +147,7 @@ class Server:
 
 @contextlib.contextmanager
 def server(
-    given: Container, how: Server, instances: int, say: Callable[[str], None], *, place: Place = here
+    given: Container, how: Server, instances: int, say: Callable[[str], None], *, place: Launcher = here
 ) -> Iterator[Program]:
     """A server that has answered.
 

@@ -1,6 +1,6 @@
 """A file with every block of a tuning, so that one that was ended goes on where it was.
 
-The first line is the question, each other one an ask with its answer, as JSON.
+The first line is the question, each other one a request with its answer, as JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import raddle
 from raddle_operator.results import codec
 from raddle_operator.results.codec import DocumentError
 from raddle_operator.results.key import Key
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from raddle_tuner.search.space import Space
 
 _VERSION: Final = 1
@@ -52,7 +52,7 @@ class Record:
     """
 
     file: IO[bytes]
-    answers: tuple[tuple[Ask, Block | Failure], ...]
+    answers: tuple[tuple[MeasurementRequest, Block | Failure], ...]
     spent_s: float
     start_s: float = 0.0
 
@@ -77,7 +77,7 @@ class Record:
             found = list(_read(path, lines, head))
             spent_s = found[-1][2] if found else 0.0
             begun_s = json.loads(lines[0]).get(_START, start_s) if lines else head[_START]
-            record = cls(file, tuple((ask, answer) for ask, answer, _ in found), spent_s, begun_s)
+            record = cls(file, tuple((request, answer) for request, answer, _ in found), spent_s, begun_s)
             file.truncate(len(whole))
             if not whole:
                 record.write(head)
@@ -92,10 +92,10 @@ class Record:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def add(self, ask: Ask, answer: Block | Failure, spent_s: float) -> None:
+    def add(self, request: MeasurementRequest, answer: Block | Failure, spent_s: float) -> None:
         """Writes the answer, and the seconds of the budget that are spent with it. Raises RecordError."""
         kind = "failure" if isinstance(answer, Failure) else "block"
-        self.write({"ask": codec.to_json(ask), kind: codec.to_json(answer), "spentS": round(spent_s, 3)})
+        self.write({"request": codec.to_json(request), kind: codec.to_json(answer), "spentS": round(spent_s, 3)})
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Writes one line, at once. Raises RecordError."""
@@ -121,7 +121,9 @@ def _no_record(path: Path) -> RecordError:
     return RecordError(f"{path}:1: is no record of raddle tune, of version {_VERSION}")
 
 
-def _read(path: Path, lines: list[bytes], asked: Mapping[str, Any]) -> Iterator[tuple[Ask, Block | Failure, float]]:
+def _read(
+    path: Path, lines: list[bytes], asked: Mapping[str, Any]
+) -> Iterator[tuple[MeasurementRequest, Block | Failure, float]]:
     for number, text in enumerate(lines, start=1):
         try:
             line = json.loads(text)
@@ -139,14 +141,14 @@ def _read(path: Path, lines: list[bytes], asked: Mapping[str, Any]) -> Iterator[
             raise RecordError(f"{path} is of another question: {differences}")
 
 
-def _answer(line: Any) -> tuple[Ask, Block | Failure, float]:
+def _answer(line: Any) -> tuple[MeasurementRequest, Block | Failure, float]:
     if not isinstance(line, dict):
         raise DocumentError("line", line, "an object")
-    ask = codec.from_json(Ask, line.get("ask"), "ask")
+    request = codec.from_json(MeasurementRequest, line.get("request"), "request")
     spent_s = codec.from_json(float, line.get("spentS"), "spentS")
     if "failure" in line:
-        return ask, codec.from_json(Failure, line["failure"], "failure"), spent_s
-    return ask, codec.from_json(Block, line.get("block"), "block"), spent_s
+        return request, codec.from_json(Failure, line["failure"], "failure"), spent_s
+    return request, codec.from_json(Block, line.get("block"), "block"), spent_s
 
 
 def _differences(path: str, there: Any, now: Any) -> Iterator[str]:

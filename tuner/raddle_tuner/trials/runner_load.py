@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from raddle_tuner.trials import arrivals, load
-from raddle_tuner.trials.load import LoadError, Offer, Seen
+from raddle_tuner.trials.load import LoadError, LoadResult, LoadSpec
 
 # How long a runner may take for what it was asked at the end, beyond the grace.
 _DRAIN_S: Final = 30.0
@@ -31,7 +31,7 @@ class Runners:
         self._busy: list[int] = []
         self._longest_s = 0.0
 
-    def offered(self, offer: Offer, begun: Callable[[], None]) -> Seen:
+    def offered(self, offer: LoadSpec, begun: Callable[[], None]) -> LoadResult:
         """Offers the load; every runner has answered what it was sent at the end. Raises LoadError."""
         if offer.warm_up_s:
             warm_up = self._offer(None, offer.warm_up_s, load.WARM_UP_GRACE_S)
@@ -41,7 +41,7 @@ class Runners:
         due = None if offer.rate is None else arrivals.due(offer.rate, offer.seconds, offer.seed)
         return self._offer(due, offer.seconds, load.grace_s(offer, self._longest_s))
 
-    def _offer(self, due: Sequence[float] | None, seconds: float, grace_s: float) -> Seen:
+    def _offer(self, due: Sequence[float] | None, seconds: float, grace_s: float) -> LoadResult:
         clock = time.perf_counter
         start_s = clock() + 0.02
         end_s = start_s + seconds
@@ -72,7 +72,7 @@ class Runners:
                 answered_s[asked.pop(number)] = clock()
         over_s = clock()
         self._drain(asked)
-        return Seen(
+        return LoadResult(
             latencies_ms=[
                 load.rounded_ms((at if at is not None else over_s) - was)
                 for was, at in zip(due_s, answered_s, strict=True)

@@ -26,9 +26,9 @@ from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.results.candidate import Value
 from raddle_operator.results.objective import Kind, Objective
 from raddle_tuner.analysis import subject as subjects
+from raddle_tuner.commands.result import writing
 from raddle_tuner.commands.tune import options
 from raddle_tuner.commands.tune.progress import Progress
-from raddle_tuner.commands.tuned import writing
 from raddle_tuner.search import search, statistics
 from raddle_tuner.search.space import Case, Space, SpaceError, space
 from raddle_tuner.trials import driving, ending, inputs, models

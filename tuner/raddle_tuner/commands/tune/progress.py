@@ -12,7 +12,7 @@ from rich import progress
 from rich.console import Console
 
 from raddle_operator.results.candidate import Candidate
-from raddle_tuner.search.measured import Ask
+from raddle_tuner.search.blocks import MeasurementRequest
 
 # Where there is no terminal, a line is written at each new phase, and after so long.
 _LINES_S: Final = 10.0
@@ -56,17 +56,17 @@ class Progress:
         """Writes a line that stays."""
         self.console.print(f"raddle tune: {note}", markup=False)
 
-    def tell(self, ask: Ask, left_s: float) -> None:
+    def tell(self, request: MeasurementRequest, left_s: float) -> None:
         """What is measured next, and how much of the budget is left."""
-        self._seen.add(ask.candidate)
+        self._seen.add(request.candidate)
         count = len(self._seen)
         counted = f"{count} candidate{'s' if count > 1 else ''}, {_minutes(left_s)} left"
         now_s = time.monotonic()
         if self._bar is not None:
-            self._draw(ask.phase, f"{counted}: {ask.candidate.title}", left_s)
-        elif ask.phase != self._phase or now_s - self._said_s > _LINES_S:
-            self._phase, self._said_s = ask.phase, now_s
-            self.say(f"{ask.phase}: {counted}: {ask.candidate.title}")
+            self._draw(request.phase, f"{counted}: {request.candidate.title}", left_s)
+        elif request.phase != self._phase or now_s - self._said_s > _LINES_S:
+            self._phase, self._said_s = request.phase, now_s
+            self.say(f"{request.phase}: {counted}: {request.candidate.title}")
 
     def _draw(self, phase: str, note: str, left_s: float) -> None:
         assert self._bar is not None

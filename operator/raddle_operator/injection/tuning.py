@@ -17,7 +17,7 @@ from raddle_operator.injection.literals import literals
 from raddle_operator.objects.pods import PRELOAD
 from raddle_operator.objects.tuning import ClassResult, TuningResults, Workload
 from raddle_operator.results.candidate import PROGRAM, Candidate
-from raddle_operator.results.key import Key, NodeClass, misfit
+from raddle_operator.results.key import Key, NodeClass, mismatch
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.phrases import gained
 from raddle_operator.results.verdict import Verdict
@@ -37,7 +37,7 @@ _BY_ITSELF: Final = "onnxruntime"
 _BY_OPENMP: Final = frozenset(("torch", "openmp"))
 
 
-class Followed(NamedTuple):
+class TuningOverlay(NamedTuple):
     """What the policy's `tuning` comes to for one container.
 
     `policy` is what is planned with: the winner's values in place of the policy's own where `tuned.by` is not "".
@@ -49,7 +49,7 @@ class Followed(NamedTuple):
     because: str
 
 
-class Place(NamedTuple):
+class TuningContext(NamedTuple):
     """The container that is planned for, and its node; None where that is not known.
 
     `image_id` is the digest of its image as the node runs it, `runtime` what its process has loaded, with the version;
@@ -77,42 +77,42 @@ class _Result(NamedTuple):
     found: ClassResult
 
 
-def follow(policy: Policy, budget: Budget, place: Place, tunings: Tunings | None) -> Followed | None:
+def overlay(policy: Policy, budget: Budget, context: TuningContext, tunings: Tunings | None) -> TuningOverlay | None:
     """The policy with what its tuning found; None for a policy that names none. `tunings` None: nobody reads them.
 
     Of several that `Auto` could mean the newest that is valid here wins.
     """
     if policy.tuning is None:
         return None
-    results = _results(policy.tuning, place, tunings)
+    results = _results(policy.tuning, context, tunings)
     reasons = [results] if isinstance(results, str) else []
     for result in results if isinstance(results, list) else ():
-        followed = _followed(policy, budget, place, result)
-        if isinstance(followed, Followed):
-            return followed
-        reasons.append(f"InferenceTuning {result.tuning.name}: {followed}")
-    return Followed(policy, place.tuned._replace(by=""), reasons[0])
+        outcome = _overlay_by(policy, budget, context, result)
+        if isinstance(outcome, TuningOverlay):
+            return outcome
+        reasons.append(f"InferenceTuning {result.tuning.name}: {outcome}")
+    return TuningOverlay(policy, context.tuned._replace(by=""), reasons[0])
 
 
-def _results(name: str, place: Place, tunings: Tunings | None) -> list[_Result] | str:
+def _results(name: str, context: TuningContext, tunings: Tunings | None) -> list[_Result] | str:
     """What was found for the node's class, the newest first, at least one; or why there is nothing."""
     if tunings is None:
         return NOT_READ
-    if place.machine is None:
+    if context.machine is None:
         return "the node is not known yet"
-    workload = place.tuned.workload
+    workload = context.tuned.workload
     if name != AUTO:
-        meant = [tuning for key, tuning in tunings.items() if key == (place.namespace, name)]
+        meant = [tuning for key, tuning in tunings.items() if key == (context.namespace, name)]
     elif workload:
-        own = (tuning for (namespace, _), tuning in tunings.items() if namespace == place.namespace)
+        own = (tuning for (namespace, _), tuning in tunings.items() if namespace == context.namespace)
         meant = [tuning for tuning in own if tuning.workload is not None and tuning.workload.reference == workload]
     else:
         return f"{_UNOWNED}; for others a tuning of their image holds, which the policy names"
     if not meant:
         return (
-            f"there is no InferenceTuning {name if name != AUTO else f'of {workload}'} in namespace {place.namespace}"
+            f"there is no InferenceTuning {name if name != AUTO else f'of {workload}'} in namespace {context.namespace}"
         )
-    there = NodeClass.of(place.machine)
+    there = NodeClass.of(context.machine)
     results = [_Result(tuning, found) for tuning in meant for found in tuning.classes]
     of_class = [result for result in results if result.found.summary.key.node_class == there]
     if of_class:
@@ -124,38 +124,38 @@ def _results(name: str, place: Place, tunings: Tunings | None) -> list[_Result] 
     return f"{names}: the node is {there.title}, it was tuned for {shown}"
 
 
-def _followed(policy: Policy, budget: Budget, place: Place, result: _Result) -> Followed | str:
+def _overlay_by(policy: Policy, budget: Budget, context: TuningContext, result: _Result) -> TuningOverlay | str:
     """What a result for the node's class comes to, or why to nothing."""
     summary, verdict = result.found.summary, result.found.verdict
-    reason = "; ".join(_misfits(policy, budget, place, result))
+    reason = "; ".join(_mismatches(policy, budget, context, result))
     if reason:
         return reason
-    tuned = place.tuned._replace(by=result.tuning.name)
+    tuned = context.tuned._replace(by=result.tuning.name)
     where = summary.key.node_class.title[:_MAX_TITLE]
     source = f"on {where}, {summary.finished[:10]} (InferenceTuning {result.tuning.name})"
     if verdict is Verdict.NO_DIFFERENCE:
-        return Followed(policy, tuned, f"the plan is best {source}")
+        return TuningOverlay(policy, tuned, f"the plan is best {source}")
     if verdict is not Verdict.BETTER:
         return f"its result on this class of nodes is {verdict}"
     try:
         made = overlaid(policy, summary.winner.spec())
     except PolicyError as error:
         return f"the policy does not allow the winner: {error}"
-    hidden = ", ".join(_hidden(policy, made, budget, place, summary.key.runtime))
+    hidden = ", ".join(_hidden(policy, made, budget, context, summary.key.runtime))
     if hidden:
         way = "remove it there, or set existingValues: Override in the policy"
         return f"{_title(summary.winner)} has no effect, because the pod spec sets {hidden}: {way}"
-    needed = ", ".join(_needed(policy, made, budget, place, summary.key.runtime))
+    needed = ", ".join(_needed(policy, made, budget, context, summary.key.runtime))
     if needed:
         return f"{_title(summary.winner)} needs {needed}: set when a pod is created, by the policy's own settings"
     gain = "" if summary.gain is None else f", {gained(summary.figure, summary.gain, summary.bound)}"
-    return Followed(made, tuned, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
+    return TuningOverlay(made, tuned, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
 
 
-def _hidden(policy: Policy, made: Policy, budget: Budget, place: Place, runtime: str) -> Iterator[str]:
+def _hidden(policy: Policy, made: Policy, budget: Budget, context: TuningContext, runtime: str) -> Iterator[str]:
     """Yields the variables of the pod spec's own by which the winner, `made`, would differ, and can't."""
-    without, wanted = (_decisive(place.machine, budget, one, runtime) for one in (policy, made))
-    for name in place.own:
+    without, wanted = (_decisive(context.machine, budget, one, runtime) for one in (policy, made))
+    for name in context.own:
         if wanted.get(name) != without.get(name):
             yield name
 
@@ -175,16 +175,16 @@ def _decisive(machine: Machine | None, budget: Budget, policy: Policy, runtime: 
     return {env.OMP: planned.omp, env.OPENBLAS: planned.blas, **values}
 
 
-def _needed(policy: Policy, made: Policy, budget: Budget, place: Place, runtime: str) -> Iterator[str]:
+def _needed(policy: Policy, made: Policy, budget: Budget, context: TuningContext, runtime: str) -> Iterator[str]:
     """Yields the variables that the winner, `made`, was measured with and that the pod can't be given."""
-    if made.allocator != policy.allocator and not place.tuned.door and not wants_native(policy):
+    if made.allocator != policy.allocator and not context.tuned.door and not wants_native(policy):
         yield PRELOAD
-    if not place.created or runtime == _BY_ITSELF:
+    if not context.created or runtime == _BY_ITSELF:
         return
-    given = _variables(None, budget, policy) if place.given is None else place.given
-    without, wanted = (_variables(place.machine, budget, one) for one in (policy, made))
+    given = _variables(None, budget, policy) if context.given is None else context.given
+    without, wanted = (_variables(context.machine, budget, one) for one in (policy, made))
     for name in dict.fromkeys([*wanted, *given]):
-        if name in place.own:
+        if name in context.own:
             continue  # it stays as it was when the winner was measured, or hides it, which `_hidden` says
         # Where it is the same without the winner, it is not what made the difference.
         if wanted.get(name, "") not in (given.get(name), without.get(name)):
@@ -199,14 +199,14 @@ def _variables(machine: Machine | None, budget: Budget, policy: Policy) -> dict[
     return {**found.values, **found.left, **{name: "" for name, is_given in references.items() if is_given}}
 
 
-def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> Iterator[str]:
+def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: _Result) -> Iterator[str]:
     """Yields what makes the result invalid here."""
-    assert place.machine is not None
+    assert context.machine is not None
     workload, key = result.tuning.workload, result.found.summary.key
     if workload is not None:
-        yield from _others(workload, place)
-    image, tuned_image = place.tuned.image, result.found.image
-    digest = place.image_id or image.partition("@")[2]
+        yield from _others(workload, context)
+    image, tuned_image = context.tuned.image, result.found.image
+    digest = context.image_id or image.partition("@")[2]
     if not (digest and key.image):
         if not tuned_image:
             yield "the image that was measured is not known"
@@ -223,25 +223,25 @@ def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> I
     there = Key(
         model="",
         image=digest,
-        node_class=NodeClass.of(place.machine),
+        node_class=NodeClass.of(context.machine),
         limit_cpus=budget.quota_cpus,
-        exclusive=is_exclusive(place.machine, budget),
+        exclusive=is_exclusive(context.machine, budget),
         objective=Objective(kind=kind, rate=stated_rate),
-        runtime=place.runtime,
-        runtime_version=place.runtime_version,
+        runtime=context.runtime,
+        runtime_version=context.runtime_version,
     )
-    yield from filter(None, [misfit(key, there)])
+    yield from filter(None, [mismatch(key, there)])
 
 
-def _others(workload: Workload, place: Place) -> Iterator[str]:
+def _others(workload: Workload, context: TuningContext) -> Iterator[str]:
     """Yields what says that the container is not the one that was measured."""
-    if workload.reference != place.tuned.workload:
-        found = f"the workload is {place.tuned.workload}" if place.tuned.workload else _UNOWNED
+    if workload.reference != context.tuned.workload:
+        found = f"the workload is {context.tuned.workload}" if context.tuned.workload else _UNOWNED
         yield f"{found}, it was tuned for {workload.reference}"
-    if workload.container and workload.container != place.container:
-        yield f"the container is {place.container}, it was tuned for {workload.container}"
-    if not workload.container and not place.tuned.first:
-        yield f"the container is {place.container}, it was tuned for the first one"
+    if workload.container and workload.container != context.container:
+        yield f"the container is {context.container}, it was tuned for {workload.container}"
+    if not workload.container and not context.tuned.first:
+        yield f"the container is {context.container}, it was tuned for the first one"
 
 
 def _processes(count: object) -> str:

@@ -10,18 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.measured import BIG, DIGEST, NOW_S, SMALL, WINNER, nodes, outcome, places_of, run, tuning_object
 
+from raddle_operator.jobs.changes import (
+    MOST_FAILED,
+    MOST_TRIES,
+    NodeState,
+    Start,
+    Stop,
+    TuningInputs,
+    decide,
+    failures,
+    stopped,
+)
 from raddle_operator.jobs.places import LOST_AFTER_S, Node
-from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, Stop, World, decide, failures, stopped
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, State
 from raddle_operator.results.verdict import BoundTest, Interval, Verdict
 
 TWO = {"a": BIG, "b": BIG}
 
 
-def world(tuned, machines=TWO, *, known=(), runs=(), **more):
+def inputs(tuned, machines=TWO, *, known=(), runs=(), **more):
     there, _ = nodes(**machines)
     given = {"nodes": there, "places": places_of(tuned, **machines), "now_s": NOW_S, **more}
-    return World(known=tuple(known), runs=runs, **given)
+    return TuningInputs(known=tuple(known), runs=runs, **given)
 
 
 def states(plan):
@@ -34,9 +44,9 @@ def message(plan, node):
 
 def after(tuned, *rounds, machines=TWO, **more):
     """The plan after each of these lists of runs was seen, with what the status kept between them."""
-    plan = decide(tuned, world(tuned, machines, **more))
+    plan = decide(tuned, inputs(tuned, machines, **more))
     for runs in rounds:
-        plan = decide(tuned, world(tuned, machines, known=plan.classes, runs=runs, **more))
+        plan = decide(tuned, inputs(tuned, machines, known=plan.classes, runs=runs, **more))
     return plan
 
 
@@ -161,17 +171,17 @@ def test_a_class_with_too_few_nodes_is_not_begun():
 
 def test_a_spec_that_has_changed_begins_anew():
     tuned = tuning_object(generation=2)
-    plan = decide(tuned, world(tuned, runs=[run("a", State.RUNNING, generation=1)]))
+    plan = decide(tuned, inputs(tuned, runs=[run("a", State.RUNNING, generation=1)]))
     assert plan.stop == (Stop(job="a-1-1", why="the tuning's spec has changed"),)
     assert plan.start == (), "the old pod may still be there"
-    gone = decide(tuned, world(tuned, known=plan.classes, runs=[run("a", State.MEASURED, generation=1)]))
+    gone = decide(tuned, inputs(tuned, known=plan.classes, runs=[run("a", State.MEASURED, generation=1)]))
     assert gone.start == (Start(node="a", attempt=1),)
 
 
 def test_nothing_runs_of_a_tuning_that_can_no_longer_be_carried_out_and_its_results_stay():
     tuned = tuning_object()
     known = after(tuned, [run("a", State.MEASURED, outcome=outcome())]).classes
-    plan = stopped(tuned, world(tuned, known=known, runs=[run("b", State.RUNNING)]))
+    plan = stopped(tuned, inputs(tuned, known=known, runs=[run("b", State.RUNNING)]))
     assert plan.stop == (Stop(job="b-1-1", why="the tuning can't be carried out"),)
     assert states(plan) == {"a": "Measured"}
     assert plan.classes[0].verdict is None
@@ -180,7 +190,7 @@ def test_nothing_runs_of_a_tuning_that_can_no_longer_be_carried_out_and_its_resu
 def test_a_result_stays_one_when_its_workload_is_gone():
     tuned = tuning_object(nodeClasses={"nodesPerClass": 1})
     known = after(tuned, [run("a", State.MEASURED, outcome=outcome())]).classes
-    assert stopped(tuned, world(tuned, known=known)).classes == known
+    assert stopped(tuned, inputs(tuned, known=known)).classes == known
 
 
 def test_a_node_where_another_tuning_measures_is_waited_for():
@@ -224,7 +234,7 @@ def test_where_a_node_fails_the_next_one_of_the_class_searches(case):
 
 def test_a_failure_is_told_once():
     known = after(tuning_object()).classes
-    failed = decide(tuning_object(), world(tuning_object(), known=known, runs=[FAILURES["took too long"]])).classes
+    failed = decide(tuning_object(), inputs(tuning_object(), known=known, runs=[FAILURES["took too long"]])).classes
     assert [(one.name, one.message) for one in failures(known, failed)] == [("a", "DeadlineExceeded")]
     assert failures(failed, failed) == []
 
@@ -239,7 +249,7 @@ def test_a_class_without_enough_nodes_after_a_failure_is_inconclusive_and_says_w
 def test_a_class_with_a_failure_goes_on_when_there_is_another_node():
     tuned, failed = tuning_object(), [FAILURES["out of memory"]]
     known = after(tuned, failed).classes
-    plan = decide(tuned, world(tuned, {**TWO, "c": BIG}, known=known, runs=failed))
+    plan = decide(tuned, inputs(tuned, {**TWO, "c": BIG}, known=known, runs=failed))
     assert plan.classes[0].verdict is None
     assert [start.node for start in plan.start] == ["b"]
 
@@ -247,7 +257,7 @@ def test_a_class_with_a_failure_goes_on_when_there_is_another_node():
 def test_a_failure_ends_no_class_while_the_tuning_can_not_be_carried_out():
     tuned = tuning_object()
     known = after(tuned, [FAILURES["out of memory"]], machines={"a": BIG, "b": BIG, "c": BIG}).classes
-    assert stopped(tuned, world(tuned, known=known)).classes[0].verdict is None
+    assert stopped(tuned, inputs(tuned, known=known)).classes[0].verdict is None
 
 
 def test_a_class_in_which_too_many_nodes_failed_is_given_up():
@@ -294,7 +304,7 @@ def test_a_lost_nodes_job_is_deleted_and_another_node_is_taken(there):
     known = after(tuning_object(), machines={"a": BIG, "b": BIG, "c": BIG}).classes
     runs = [run("a", State.RUNNING)]
     more = {name: Node(labels={}) for name in machines}
-    lost = world(tuning_object(), machines, known=known, runs=runs, nodes=more | ({"a": there} if there else {}))
+    lost = inputs(tuning_object(), machines, known=known, runs=runs, nodes=more | ({"a": there} if there else {}))
     plan = decide(tuning_object(), lost)
     assert plan.stop == (Stop(job="a-1-1", why="node a is lost: it is gone or not Ready"),)
     assert states(plan) == {"b": "Pending"}
@@ -304,7 +314,7 @@ def test_a_lost_nodes_job_is_deleted_and_another_node_is_taken(there):
 def test_a_node_that_is_silent_for_a_moment_goes_on():
     known = after(tuning_object()).classes
     there = {"a": Node(labels={}, unready_s=NOW_S - 5), "b": Node(labels={})}
-    plan = decide(tuning_object(), world(tuning_object(), known=known, runs=[run("a", State.RUNNING)], nodes=there))
+    plan = decide(tuning_object(), inputs(tuning_object(), known=known, runs=[run("a", State.RUNNING)], nodes=there))
     assert (plan.stop, states(plan), plan.again_s) == ((), {"a": "Running"}, LOST_AFTER_S - 5)
 
 
@@ -329,7 +339,7 @@ class Cluster:
         self.jobs, self.known, self.made = {}, (), []
 
     def reconcile(self):
-        plan = decide(self.tuned, world(self.tuned, self.machines, known=self.known, runs=list(self.jobs.values())))
+        plan = decide(self.tuned, inputs(self.tuned, self.machines, known=self.known, runs=list(self.jobs.values())))
         self.known = plan.classes
         for stop in plan.stop:
             self.jobs.pop(stop.job)
@@ -409,5 +419,5 @@ def test_the_end_is_the_same_in_any_order(machines, parallelism, per_class, orde
 @given(machines=MACHINES)
 def test_deciding_again_changes_nothing(machines):
     tuned = tuning_object(parallelism=4)
-    plan = decide(tuned, world(tuned, machines))
-    assert decide(tuned, world(tuned, machines, known=plan.classes)) == plan
+    plan = decide(tuned, inputs(tuned, machines))
+    assert decide(tuned, inputs(tuned, machines, known=plan.classes)) == plan

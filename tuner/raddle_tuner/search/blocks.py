@@ -12,13 +12,13 @@ CAPACITY: Final = "capacity"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class MeasurementRequest:
     """A block to be measured: `rate` requests a second arrive by chance (Poisson); None: each follows the last answer.
 
     The chance is drawn from `seed`: blocks with the same seed, rate and seconds have requests at the same moments, so
     that what the arrivals do to the latencies is the same in both. Without a rate there are as many callers as the
-    program has instances; in the phase `capacity` a server has as many as get the most answers. Two asks one after the
-    other for different candidates never run at the same time. `fresh`: by a program that was started for it, since two
+    program has instances; in the phase `capacity` a server has as many as get the most answers. Two of them for
+    different candidates never run at the same time. `fresh`: by a program that was started for it, since two
     processes of the same program differ.
     """
 

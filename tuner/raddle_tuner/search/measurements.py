@@ -12,14 +12,14 @@ from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Kind, Objective
 from raddle_operator.results.verdict import BoundTest
 from raddle_tuner.search import statistics
-from raddle_tuner.search.measured import Ask, Block, Failure
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from raddle_tuner.search.result import Trial
 from raddle_tuner.search.space import Case
 from raddle_tuner.search.statistics import Noise
 
-# What a driver sends for an ask; None: someone wants the search to end with what is known.
-Answer = Block | Failure | None
-Measuring = Generator[Ask, Answer, None]
+# What a driver sends for a request; None: someone wants the search to end with what is known.
+MeasurementResult = Block | Failure | None
+Measuring = Generator[MeasurementRequest, MeasurementResult, None]
 
 # A block has so many requests at the objective's rate, within these seconds: more of them know their own figure better,
 # shorter ones are nearer to each other.
@@ -70,7 +70,7 @@ def block_s(objective: Objective, seconds: float = inf, answer_s: float = 0.0) -
 
 
 @dataclass(slots=True)
-class Book:
+class Measurements:
     """All blocks of one search, by candidate. `noise` is known after the A/A; `seed` is that of the newest arrivals.
 
     `answer_s` is how long the baseline takes to answer, 0 where that is not known. `remarks` are what the user is to be
@@ -85,7 +85,7 @@ class Book:
     spent_s: float = 0.0
     measured: int = 0
     disturbed: list[str] = field(default_factory=list)
-    blocks: dict[Candidate, list[tuple[Ask, Block]]] = field(default_factory=dict)
+    blocks: dict[Candidate, list[tuple[MeasurementRequest, Block]]] = field(default_factory=dict)
     skipped: dict[Candidate, str] = field(default_factory=dict)
     seed: int = 0
     answer_s: float = 0.0
@@ -134,7 +134,7 @@ class Book:
 
     def round(
         self, candidates: Sequence[Candidate], phase: str, seed: int | None = None, fresh: int = 0
-    ) -> Generator[Ask, Answer, list[float]]:
+    ) -> Generator[MeasurementRequest, MeasurementResult, list[float]]:
         """The losses of one block of each, with the same arrivals, in this order; inf for one that failed.
 
         The arrivals are new ones where no seed is given. `fresh` of the programs, the last ones, are started for it.
@@ -159,17 +159,19 @@ class Book:
         seed: int | None = None,
         *,
         fresh: bool = False,
-    ) -> Generator[Ask, Answer, Block | None]:
+    ) -> Generator[MeasurementRequest, MeasurementResult, Block | None]:
         """One block, None where the candidate can't be measured.
 
         Raises BudgetError where it would be too much, BaselineError where the baseline fails.
         """
         if candidate in self.skipped:
             return None
-        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed or self.seed, phase=phase, fresh=fresh)
+        request = MeasurementRequest(
+            candidate=candidate, rate=rate, seconds=seconds, seed=seed or self.seed, phase=phase, fresh=fresh
+        )
         repeats = _REPEATS
         while self.spent_s + seconds <= self.limits.seconds:
-            answer = yield ask
+            answer = yield request
             if answer is None:
                 break
             if isinstance(answer, Failure):
@@ -183,7 +185,7 @@ class Book:
                 quiet = self.measured < _FIRST_BLOCKS or len(self.disturbed) < _HARDLY_QUIET * self.measured
                 if repeats >= 0 and quiet:
                     continue
-            self.blocks.setdefault(candidate, []).append((ask, answer))
+            self.blocks.setdefault(candidate, []).append((request, answer))
             return answer
         raise BudgetError
 
@@ -196,8 +198,8 @@ class Book:
         """The candidate's blocks at the objective's rate; of these phases only, where they are named."""
         return [
             block
-            for ask, block in self.blocks.get(candidate, ())
-            if ask.rate == self.rate and (not phases or ask.phase in phases)
+            for request, block in self.blocks.get(candidate, ())
+            if request.rate == self.rate and (not phases or request.phase in phases)
         ]
 
     def bound_test(self, candidate: Candidate, phases: Sequence[str] = ()) -> BoundTest | None:
@@ -225,7 +227,7 @@ class Book:
         return tuple(
             Trial(
                 candidate=candidate,
-                phases=tuple(dict.fromkeys(ask.phase for ask, _ in self.blocks.get(candidate, ()))),
+                phases=tuple(dict.fromkeys(request.phase for request, _ in self.blocks.get(candidate, ()))),
                 blocks=tuple(self.under_load(candidate)),
                 skipped=self.skipped.get(candidate, ""),
             )

@@ -15,7 +15,7 @@ from raddle_operator.jobs.places import LOST_AFTER_S, Node, Places, is_lost
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, Run, State
 from raddle_operator.objects.tuning import MAX_CLASSES, TuningObject
 from raddle_operator.results.candidate import Candidate
-from raddle_operator.results.key import misfit
+from raddle_operator.results.key import mismatch
 from raddle_operator.results.phrases import improved_percent, signed
 from raddle_operator.results.summary import Summary
 from raddle_operator.results.verdict import Verdict
@@ -87,7 +87,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class JobChanges:
     """What is to be done now. `again_s`: after so long, changes or not, None: only when something changes."""
 
     classes: tuple[ClassRecord, ...]
@@ -97,7 +97,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class TuningInputs:
     """What there is. `runs` are all Jobs of the tuning, `nodes` all nodes by name, `places` those that can be measured.
 
     `known` is what the status says, () for another generation's. `busy` are nodes where other tunings
@@ -113,41 +113,41 @@ class World:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def decide(tuning: TuningObject, world: World) -> Plan:
+def decide(tuning: TuningObject, inputs: TuningInputs) -> JobChanges:
     """What is to be done for a tuning that can be carried out."""
     ours = {}
-    for run in sorted(world.runs, key=lambda run: run.job.attempt):
+    for run in sorted(inputs.runs, key=lambda run: run.job.attempt):
         if run.job.generation == tuning.generation:
             ours[run.job.node] = run
-    before = {one.title: one.nodes for one in world.known}
-    titles = sorted({*before, *world.places.classes}, key=lambda title: (title not in before, title))[:MAX_CLASSES]
+    before = {one.title: one.nodes for one in inputs.known}
+    titles = sorted({*before, *inputs.places.classes}, key=lambda title: (title not in before, title))[:MAX_CLASSES]
     classes = []
     for title in sorted(titles):
-        nodes = [_brought_up(one, ours.get(one.name), world) for one in before.get(title, ())]
+        nodes = [_with_job_outcome(one, ours.get(one.name), inputs) for one in before.get(title, ())]
         # One that is lost is as if it had never been there, and may come back.
-        there = tuple(one for one in nodes if one.state in _ENDED or not _is_lost(one.name, world))
-        classes.append(_judged(title, there, world.places.classes.get(title, ()), tuning.nodes_per_class))
+        there = tuple(one for one in nodes if one.state in _ENDED or not _is_lost(one.name, inputs))
+        classes.append(_with_verdict(title, there, inputs.places.classes.get(title, ()), tuning.nodes_per_class))
     wanted = {one.name: one for each in classes for one in each.nodes}
-    classes, start = _started(classes, tuning, world)
-    return Plan(
+    classes, start = _started(classes, tuning, inputs)
+    return JobChanges(
         classes=tuple(classes),
         start=tuple(start),
-        stop=_stops(world.runs, lambda run: _unwanted(run, ours, wanted, world)),
-        again_s=_again_s(ours.values(), wanted, world),
+        stop=_stops(inputs.runs, lambda run: _unwanted(run, ours, wanted, inputs)),
+        again_s=_again_s(ours.values(), wanted, inputs),
     )
 
 
-def stopped(tuning: TuningObject | None, world: World) -> Plan:
+def stopped(tuning: TuningObject | None, inputs: TuningInputs) -> JobChanges:
     """What is to be done for a tuning that can't be carried out: nothing runs, and what was found stays.
 
     None: it can't be read.
     """
     classes = []
     if tuning is not None:
-        for one in world.known:
+        for one in inputs.known:
             found = _concluded_by_nodes(one.title, _ended(one.nodes), tuning.nodes_per_class)
             classes.append(found if found.verdict else replace(found, message="see condition Accepted"))
-    return Plan(classes=tuple(classes), stop=_stops(world.runs, lambda _: "the tuning can't be carried out"))
+    return JobChanges(classes=tuple(classes), stop=_stops(inputs.runs, lambda _: "the tuning can't be carried out"))
 
 
 def failures(before: Iterable[ClassRecord], after: Iterable[ClassRecord]) -> list[NodeRecord]:
@@ -163,14 +163,14 @@ def _stops(runs: Iterable[Run], why: Callable[[Run], str]) -> tuple[Stop, ...]:
     return tuple(Stop(job=run.job.name, why=why(run)) for run in active if run.state is not State.ENDING and why(run))
 
 
-def _is_lost(node: str, world: World) -> bool:
-    return is_lost(world.nodes.get(node), world.now_s)
+def _is_lost(node: str, inputs: TuningInputs) -> bool:
+    return is_lost(inputs.nodes.get(node), inputs.now_s)
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------
 
 
-def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
+def _with_job_outcome(node: NodeRecord, run: Run | None, inputs: TuningInputs) -> NodeRecord:
     """The record of a node by what became of its newest Job."""
     if node.state in _ENDED:
         return node
@@ -180,7 +180,7 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
     if run is None or run.state is State.ENDING:
         return replace(node, state=NodeState.PENDING, message="")
     node = replace(node, tries=run.job.attempt, message=run.message)
-    waited_s = world.now_s - run.since_s
+    waited_s = inputs.now_s - run.since_s
     match run.state:
         case State.FAILED:
             return replace(node, state=NodeState.FAILED)
@@ -202,16 +202,16 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
     return replace(node, state=NodeState.PENDING)
 
 
-def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], world: World) -> str:
+def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], inputs: TuningInputs) -> str:
     """Why a Job is not to go on, "" where it is."""
     node = wanted.get(run.job.node)
     if ours.get(run.job.node) is not run:
         return "the tuning's spec has changed"
-    if _is_lost(run.job.node, world):
+    if _is_lost(run.job.node, inputs):
         return f"node {run.job.node} is lost: it is gone or not Ready"
     if node is None or node.state in _ENDED:
         return node.message if node is not None and node.message else "its class of nodes has its result"
-    if run.state is State.NO_POD and world.now_s - run.since_s >= START_WITHIN_S:
+    if run.state is State.NO_POD and inputs.now_s - run.since_s >= START_WITHIN_S:
         return "it got no pod, and is made again"  # so that its time begins anew
     return ""
 
@@ -219,7 +219,7 @@ def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord
 # --- a class --------------------------------------------------------------------------------------------------------
 
 
-def _judged(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], needed: int) -> ClassRecord:
+def _with_verdict(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], needed: int) -> ClassRecord:
     """The class with its verdict, or with the nodes that it takes next."""
     found = _concluded_by_nodes(title, nodes, needed)
     alive = [one for one in nodes if one.state is not NodeState.FAILED]
@@ -273,7 +273,7 @@ def _dissent(first: NodeRecord, other: NodeRecord) -> str:
     found, tried = first.outcome, other.outcome
     assert found is not None, "only measured nodes are compared"
     assert tried is not None, "only measured nodes are compared"
-    differs = misfit(found.key, tried.key)
+    differs = mismatch(found.key, tried.key)
     if not (found.key.image and tried.key.image) and first.image != other.image:
         # Without both digests the names are all that tells.
         differs = "; ".join(filter(None, (f"the image is {other.image}, it was tuned for {first.image}", differs)))
@@ -317,12 +317,12 @@ def _improved_percent(node: NodeRecord) -> float:
 
 
 def _started(
-    classes: Iterable[ClassRecord], tuning: TuningObject, world: World
+    classes: Iterable[ClassRecord], tuning: TuningObject, inputs: TuningInputs
 ) -> tuple[list[ClassRecord], list[Start]]:
     """The classes, and the Jobs to be made now: a node has one at a time, all tunings' taken together."""
     # A lost node does not tell that a pod has ended there.
-    active = [run.job.node for run in world.runs if run.state.is_active and not _is_lost(run.job.node, world)]
-    ending = {run.job.node: run.job.name for run in world.runs if run.state is State.ENDING}
+    active = [run.job.node for run in inputs.runs if run.state.is_active and not _is_lost(run.job.node, inputs)]
+    ending = {run.job.node: run.job.name for run in inputs.runs if run.state is State.ENDING}
     slots = tuning.parallelism - len(active)
     found: list[ClassRecord] = []
     start: list[Start] = []
@@ -335,27 +335,27 @@ def _started(
             if node.state is NodeState.PENDING and node.name in ending:
                 # Somebody's finalizer may hold it for ever.
                 node = replace(node, message=f"job/{ending[node.name]} is being deleted")  # noqa: PLW2901
-            elif waits and node.name in world.busy:
+            elif waits and node.name in inputs.busy:
                 # It may be of another namespace, of which nothing is told.
                 node = replace(node, message="another tuning measures there")  # noqa: PLW2901
             elif waits and len(start) < slots:
                 start.append(Start(node=node.name, attempt=node.tries + 1, winner=winner))
-                node = replace(node, message=world.refused.get(node.name, node.message))  # noqa: PLW2901
+                node = replace(node, message=inputs.refused.get(node.name, node.message))  # noqa: PLW2901
             nodes.append(node)
         found.append(replace(one, nodes=tuple(nodes)))
     return found, start
 
 
-def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], world: World) -> float | None:
+def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], inputs: TuningInputs) -> float | None:
     """When time alone may change the decision."""
     due: list[float] = []
     for run in runs:
         if run.state in (State.NO_POD, State.WAITING):
             due += [run.since_s + after for after in (POD_WITHIN_S, START_WITHIN_S)]
     for name, node in wanted.items():
-        there = world.nodes.get(name)
+        there = inputs.nodes.get(name)
         if node.state not in _ENDED and there is not None and there.unready_s is not None:
             due.append(there.unready_s + LOST_AFTER_S)
-        if node.state is NodeState.PENDING and name in world.busy:
-            due.append(world.busy[name])
-    return min((at - world.now_s for at in due if at > world.now_s), default=None)
+        if node.state is NodeState.PENDING and name in inputs.busy:
+            due.append(inputs.busy[name])
+    return min((at - inputs.now_s for at in due if at > inputs.now_s), default=None)

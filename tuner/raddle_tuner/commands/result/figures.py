@@ -12,8 +12,8 @@ from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Objective
 from raddle_operator.results.verdict import FIGURES
 from raddle_tuner.search import statistics
-from raddle_tuner.search.document import Tuning
-from raddle_tuner.search.measured import Block
+from raddle_tuner.search.blocks import Block
+from raddle_tuner.search.document import TuningResult
 from raddle_tuner.search.result import Trial
 from raddle_tuner.search.space import INSTANCES, THREADS
 
@@ -89,7 +89,7 @@ class Row:
     on_front: bool
 
 
-def rows(tuning: Tuning) -> tuple[Row, ...]:
+def rows(tuning: TuningResult) -> tuple[Row, ...]:
     """A row for each candidate, the best in the figure that is compared first, those that were skipped last."""
     result = tuning.result
     found = [_row(tuning, trial) for trial in result.trials]
@@ -102,7 +102,7 @@ def rows(tuning: Tuning) -> tuple[Row, ...]:
     return tuple(sorted(found, key=order))
 
 
-def _row(tuning: Tuning, trial: Trial) -> Row:
+def _row(tuning: TuningResult, trial: Trial) -> Row:
     result, candidate = tuning.result, trial.candidate
     used = [block for block in trial.blocks if not block.disturbed] or trial.blocks
     each = [Figures.of([block]) for block in used]
@@ -134,7 +134,7 @@ def objective(aim: Objective) -> str:
     return f"{aim.kind}{rate}{f', p99 within {aim.p99_ms:g} ms' if aim.p99_ms is not None else ''}"
 
 
-def validity(tuning: Tuning) -> Iterator[str]:
+def validity(tuning: TuningResult) -> Iterator[str]:
     """Yields what a reader has to know to trust it, a line each."""
     result, test = tuning.result, tuning.result.bound
     blocks = [block for trial in result.trials for block in trial.blocks]

@@ -18,15 +18,14 @@ from support.picture_browser import BROWSER, wrong_with
 from support.tunings import tunings
 
 from generate.docs.tuningpictures import example, undecided
-from raddle_operator.cli import main
-from raddle_operator.cli import page_style as style
+from raddle_operator.cli import main, page_style
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Kind
 from raddle_operator.results.verdict import Verdict
-from raddle_tuner.commands.tuned import charts, page, table, writing
-from raddle_tuner.commands.tuned.figures import rows
+from raddle_tuner.commands.result import charts, page, table, writing
+from raddle_tuner.commands.result.figures import rows
+from raddle_tuner.search.blocks import Block
 from raddle_tuner.search.document import from_document, to_document
-from raddle_tuner.search.measured import Block
 from raddle_tuner.search.result import Trial
 
 RSVG = shutil.which("rsvg-convert")
@@ -51,7 +50,7 @@ def text(tuning, capsys):
 
 @pytest.mark.parametrize("kind", Kind)
 def test_the_table_of_a_tuning_that_found_something_better(kind, golden, capsys):
-    golden(f"tuned-{kind.lower()}.txt", text(example(kind), capsys))
+    golden(f"result-{kind.lower()}.txt", text(example(kind), capsys))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_the_table_of_a_tuning_that_found_something_better(kind, golden, capsys)
 def test_what_was_found_is_shown_again_from_its_json(written, tmp_path, capsys):
     source, report = tmp_path / "tuned", tmp_path / "again.html"
     source.write_text(written(to_document(TUNING)))
-    done = CliRunner().invoke(main, ["tuned", str(source), "--report", str(report)])
+    done = CliRunner().invoke(main, ["result", str(source), "--report", str(report)])
     assert (done.exit_code, done.output) == (0, text(TUNING, capsys))
     assert report.read_text() == page_of(TUNING)
 
@@ -75,7 +74,7 @@ def test_of_the_logs_of_several_jobs_the_search_is_shown_wherever_it_stands(tmp_
     for place, lines in enumerate([[search, confirmation], [confirmation, search], [confirmation, "{}", search, "{"]]):
         source = tmp_path / f"logs-{place}"
         source.write_text("\n".join(["measuring", *lines, ""]))
-        done = CliRunner().invoke(main, ["tuned", str(source)])
+        done = CliRunner().invoke(main, ["result", str(source)])
         assert (done.exit_code, done.output) == (0, text(TUNING, capsys))
 
 
@@ -89,7 +88,7 @@ def test_of_the_logs_of_several_jobs_the_search_is_shown_wherever_it_stands(tmp_
 )
 def test_what_is_no_tuning_is_refused(written, why, tmp_path):
     (tmp_path / "tuned").write_text(written)
-    done = CliRunner().invoke(main, ["tuned", str(tmp_path / "tuned")])
+    done = CliRunner().invoke(main, ["result", str(tmp_path / "tuned")])
     assert done.exit_code == 2
     assert why in done.output
 
@@ -107,7 +106,7 @@ def test_the_document_of_a_tuning(golden):
         for trial in (TUNING.result.trials[0], TUNING.result.trials[-1])
     ]
     document = to_document(with_result(trials=tuple(short)))
-    golden("tuned.json", json.dumps(document, indent=2) + "\n")
+    golden("result.json", json.dumps(document, indent=2) + "\n")
 
 
 def test_json_on_standard_output_reads_as_the_same_tuning(capsys):
@@ -129,7 +128,7 @@ def test_a_name_can_not_steer_a_terminal(capsys):
 
 def test_a_table_needs_no_pictures():
     command = (
-        "import sys, json; from raddle_tuner.commands.tuned import writing"
+        "import sys, json; from raddle_tuner.commands.result import writing"
         "; from raddle_tuner.search.document import from_document; writing.write(from_document(json.load(sys.stdin)), form='text'); assert 'matplotlib' not in sys.modules"
     )
     subprocess.run(
@@ -322,7 +321,7 @@ def test_the_pictures_are_the_same_each_time():
 
 
 def test_a_picture_has_only_colours_that_there_are_for_light_and_dark():
-    assert set(style.LIGHT) == set(style.DARK)
+    assert set(page_style.LIGHT) == set(page_style.DARK)
     drawn = picture_of(TUNING).partition("</style>")[2]
     assert not re.search(r"#[0-9a-fA-F]{6}\b", drawn)
     assert re.findall(r"https?://[^\"]*", picture_of(TUNING)) == ["http://www.w3.org/2000/svg"]

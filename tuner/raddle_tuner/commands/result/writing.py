@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from raddle_operator.cli import output
-from raddle_tuner.search.document import Tuning, from_document, to_document
+from raddle_tuner.search.document import TuningResult, from_document, to_document
 
 Command = Callable[..., None]
 
@@ -45,7 +45,7 @@ def _report_path(ctx: click.Context, param: click.Parameter, value: Path | None)
     return value
 
 
-def write(tuning: Tuning, *, form: str, report: Path | None = None) -> None:
+def write(tuning: TuningResult, *, form: str, report: Path | None = None) -> None:
     """Prints the tuning as "text" or "json", and writes a report in the format that its suffix names.
 
     Raises ClickException where that can't be written.
@@ -55,7 +55,7 @@ def write(tuning: Tuning, *, form: str, report: Path | None = None) -> None:
     if form == "json":
         output.write(document, form)
     else:
-        from raddle_tuner.commands.tuned import table
+        from raddle_tuner.commands.result import table
 
         table.show(kept)
     if report is not None:
@@ -65,10 +65,10 @@ def write(tuning: Tuning, *, form: str, report: Path | None = None) -> None:
             raise click.ClickException(f"{report}: {error.strerror}") from None
 
 
-def _report(tuning: Tuning, document: dict[str, Any], suffix: str) -> str:
+def _report(tuning: TuningResult, document: dict[str, Any], suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(document, ensure_ascii=False) + "\n"
     # matplotlib takes a second to be imported.
-    from raddle_tuner.commands.tuned import charts, page
+    from raddle_tuner.commands.result import charts, page
 
     return charts.file(tuning) if suffix == ".svg" else page.page(tuning)

@@ -18,10 +18,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from raddle_operator.cli import page_style as style
 from raddle_operator.results.verdict import FIGURES
-from raddle_tuner.commands.tuned.figures import Figures, Row, rows
-from raddle_tuner.search.document import Tuning
+from raddle_tuner.commands.result import style
+from raddle_tuner.commands.result.figures import Figures, Row, rows
+from raddle_tuner.search.document import TuningResult
 
 _C: Final = style.LIGHT
 # Text is in the reader's font; matplotlib measures with the widest of these. Ids are the same each time.
@@ -68,12 +68,12 @@ class Chart:
     draw: Callable[[Axes], None]
 
 
-def charts(tuning: Tuning) -> tuple[Chart, ...]:
+def charts(tuning: TuningResult) -> tuple[Chart, ...]:
     """Those for which there are figures."""
     return tuple(_charts(tuning, [row for row in rows(tuning) if row.figures is not None]))
 
 
-def _charts(tuning: Tuning, found: Sequence[Row]) -> Iterator[Chart]:
+def _charts(tuning: TuningResult, found: Sequence[Row]) -> Iterator[Chart]:
     result = tuning.result
     figure = FIGURES[result.figure]
     if _points(found, "threads", result.figure):
@@ -129,7 +129,7 @@ def svg(chart: Chart) -> str:
     return style.inline(style.restyled(_rendered([chart]), chart.name, chart.title))
 
 
-def file(tuning: Tuning) -> str:
+def file(tuning: TuningResult) -> str:
     """All pictures, as an SVG file."""
     return together(charts(tuning), "tuned", f"Tuning of {tuning.name}")
 
@@ -237,7 +237,7 @@ def _plain(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _against_threads(axes: Axes, tuning: Tuning, found: Sequence[Row], figure: str) -> None:
+def _against_threads(axes: Axes, tuning: TuningResult, found: Sequence[Row], figure: str) -> None:
     points = []
     for row in found:
         value = _value(row.figures, figure)
@@ -306,7 +306,7 @@ def _apart(counts: Sequence[int], log: bool) -> list[int]:
     return kept
 
 
-def _trade(axes: Axes, tuning: Tuning, found: Sequence[Row], across: str) -> None:
+def _trade(axes: Axes, tuning: TuningResult, found: Sequence[Row], across: str) -> None:
     points = []
     for row in found:
         x, y = _value(row.figures, across), _value(row.figures, "p99_ms")
@@ -332,13 +332,13 @@ def _trade(axes: Axes, tuning: Tuning, found: Sequence[Row], across: str) -> Non
     _legend(axes)
 
 
-def _bound(axes: Axes, tuning: Tuning) -> None:
+def _bound(axes: Axes, tuning: TuningResult) -> None:
     bound_ms = tuning.result.objective.p99_ms
     if bound_ms is not None:
         axes.axhline(bound_ms, color=_C["bound"], linewidth=1.5, label=f"bound {bound_ms:g} ms", zorder=1)
 
 
-def _latencies(axes: Axes, tuning: Tuning, found: Sequence[Row]) -> None:
+def _latencies(axes: Axes, tuning: TuningResult, found: Sequence[Row]) -> None:
     most = 0
     for row in sorted(found, key=lambda row: row.is_winner):
         if not (row.is_plan or row.is_winner) or not row.latencies_ms:
@@ -365,7 +365,7 @@ def _latencies(axes: Axes, tuning: Tuning, found: Sequence[Row]) -> None:
     _legend(axes)
 
 
-def _contributions(axes: Axes, tuning: Tuning) -> None:
+def _contributions(axes: Axes, tuning: TuningResult) -> None:
     result = tuning.result
     sign = 1 if FIGURES[result.figure].lower_is_better else -1
     found = [(path, part) for path, part in result.contributions if isfinite(part.low) and isfinite(part.high)]

@@ -13,16 +13,16 @@ from raddle_operator.cli import output
 from raddle_operator.cli.picture.model import printable
 from raddle_operator.results import phrases
 from raddle_operator.results.verdict import Verdict
-from raddle_tuner.commands.tuned.figures import Row, number, objective, rows, validity
+from raddle_tuner.commands.result.figures import Row, number, objective, rows, validity
 from raddle_tuner.search import advice
-from raddle_tuner.search.document import Tuning
+from raddle_tuner.search.document import TuningResult
 
 # What all columns take, with settings of a line or two.
 _WIDE: Final = 110
 _STYLES = {Verdict.BETTER: "bold green", Verdict.NO_DIFFERENCE: "bold", Verdict.BOUND_NOT_MET: "bold red"}
 
 
-def show(tuning: Tuning) -> None:
+def show(tuning: TuningResult) -> None:
     """Prints the answer, the trials, what makes it valid, and what to do."""
     console, result = output.console(), tuning.result
     _line(console, f"{tuning.name}: {tuning.key.limit}, {tuning.key.node_class.title}")

@@ -7,12 +7,11 @@ from html import escape
 from typing import Final
 
 from raddle_operator.cli import html
-from raddle_operator.cli import page_style as style
 from raddle_operator.results.verdict import FIGURES, Verdict
-from raddle_tuner.commands.tuned import charts
-from raddle_tuner.commands.tuned.figures import Figures, Row, number, objective, rows, validity
+from raddle_tuner.commands.result import charts, style
+from raddle_tuner.commands.result.figures import Figures, Row, number, objective, rows, validity
 from raddle_tuner.search import advice
-from raddle_tuner.search.document import Tuning
+from raddle_tuner.search.document import TuningResult
 
 _VERDICTS: Final = {
     Verdict.BETTER: ("winner", "Better than the plan"),
@@ -22,7 +21,7 @@ _VERDICTS: Final = {
 }
 
 
-def page(tuning: Tuning) -> str:
+def page(tuning: TuningResult) -> str:
     """The whole page."""
     result = tuning.result
     accent, _ = _VERDICTS[result.verdict]
@@ -30,7 +29,7 @@ def page(tuning: Tuning) -> str:
     return html.page(f"Tuning of {tuning.name}", parts, accent=accent, more=style.sheet())
 
 
-def _parts(tuning: Tuning, found: tuple[Row, ...]) -> Iterator[str]:
+def _parts(tuning: TuningResult, found: tuple[Row, ...]) -> Iterator[str]:
     result, key = tuning.result, tuning.key
     yield f"<header>\n<h1>{escape(tuning.name)}</h1>"
     line = " · ".join([objective(result.objective), key.limit, key.node_class.title])
@@ -57,7 +56,7 @@ def _parts(tuning: Tuning, found: tuple[Row, ...]) -> Iterator[str]:
     yield f'<h2>What it is valid for</h2>\n<dl class="key">{html.described(_key(tuning))}</dl>'
 
 
-def _answer(tuning: Tuning, found: tuple[Row, ...]) -> str:
+def _answer(tuning: TuningResult, found: tuple[Row, ...]) -> str:
     result = tuning.result
     _, verdict = _VERDICTS[result.verdict]
     tiles = [("Noise of two equal settings", f"up to {result.noise_percent:.1f} %")] if advice.noise(result) else []
@@ -156,7 +155,7 @@ def _shown(one: Figures | None) -> Iterator[str]:
     yield "-" if one.throttled_percent is None else f"{one.throttled_percent:.1f} %"
 
 
-def _key(tuning: Tuning) -> Iterator[tuple[str, str]]:
+def _key(tuning: TuningResult) -> Iterator[tuple[str, str]]:
     key = tuning.key
     yield "Model", key.model or "not known"
     yield "Image", key.image or "none"

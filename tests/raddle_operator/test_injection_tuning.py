@@ -18,7 +18,7 @@ from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle.planning.wire import Tuned, read_plan_text
 from raddle_operator.injection.binding import rebind
-from raddle_operator.injection.tuned import NOT_READ, Place, follow
+from raddle_operator.injection.tuning import NOT_READ, TuningContext, overlay
 from raddle_operator.objects.pods import pod_from_object, workload_of
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.objective import Kind, Objective
@@ -452,7 +452,7 @@ def test_whose_a_pod_is_comes_from_its_controller(owners, workload):
 def test_following_ends_in_a_policy_and_a_reason_whatever_won(winner, verdict, limit_cpus, alone):
     tunings = of(winner=winner, verdict=verdict, key={"limit_cpus": limit_cpus, "model": "sha256:5e" * alone})
     policy = Policy(tuning="ranker", min_intra_op=2)
-    place = Place("ns", "serve", OF_RANKER, NODE)
-    followed = follow(policy, Budget(quota_cpus=4.0), place, tunings)
-    assert followed.because
-    assert followed.policy == policy or followed.tuned.by == "ranker"
+    place = TuningContext("ns", "serve", OF_RANKER, NODE)
+    overlaid = overlay(policy, Budget(quota_cpus=4.0), place, tunings)
+    assert overlaid.because
+    assert overlaid.policy == policy or overlaid.tuned.by == "ranker"
