@@ -26,7 +26,7 @@ from raddle_operator.trials.programs import TrialError
 from raddle_operator.tuning.candidate import Candidate
 from runtimes import fetching, libonnxruntime, nodejs
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 # numpy's name of a type -> ONNX's.
 TYPES = {

@@ -17,7 +17,7 @@ from raddle_operator.trials.pod import Pod
 from raddle_operator.tuning.candidate import Candidate
 from runtimes import libonnxruntime, nodejs
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 NOTHING = Container(cpus=None, variables={}, mounts=(), notes=())
 
 

@@ -1,4 +1,4 @@
-"""Makes docs/reference/servers.md and the README's table of servers, from what `make servers ARGS=--write` has seen."""
+"""Makes docs/reference/servers.md and the README's table of servers, from what `make matrix` has seen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ README: Final = report.ROOT / "README.md"
 MOST_TIMES: Final = 100
 HEADER: Final = """\
 <!-- Made by `make generate` (tools/generate/docs/servers.py) from
-servers.json, which `make servers ARGS=--write` writes: edit neither. -->
+servers.json, which `make matrix` writes: edit neither. -->
 
 # Servers and libraries
 
