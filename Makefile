@@ -57,6 +57,7 @@ matrix: native ## Try every release of runtimes, Kubernetes and servers, and wri
 	@RADDLE_KUBERNETES="$(KUBERNETES)" $(PYTHON) -m pytest -m "not servers" -rs $(or $(ARGS),$(PARALLEL) $(MATRIX))
 	@$(if $(ARGS),true,$(PYTHON) -m generate.supported --write)
 	@$(if $(ARGS),true,$(PYTHON) -m pytest -m servers -s tests/servers --write)
+	@$(if $(ARGS),true,$(PYTHON) -m generate)
 
 .PHONY: lab
 lab: native ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
