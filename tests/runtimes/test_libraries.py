@@ -10,7 +10,7 @@ from support.runtimes.libraries_lab import OWN, said
 from raddle import env
 from runtimes import pythons
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 CPUS = len(os.sched_getaffinity(0))
 PLAN = "v=1;intra=1;omp=1;spin=never"
@@ -75,7 +75,7 @@ def test_opencv_s_own_variable_is_somebody_s_decision(models, mounted):
     assert said("cv2", models, PLAN, mounted, OPENCV_FOR_THREADS_NUM="2")["threads"] == min(2, CPUS)
 
 
-# What openvino's own extension has of it; the real one is 60 MB, and is in `make servers`.
+# What openvino's own extension has of it; the real one is 60 MB, and is in tests/servers.
 OPENVINO = """
 import json
 class Core:
