@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import machines
-from generate import chart, crds, dashboard, keys
+from generate import chart, crds, dashboard, keys, libraries
 from generate.docs import (
     apireference,
     chartvalues,
@@ -32,6 +32,7 @@ GOLDEN = ROOT / "tests" / "chart" / "golden"
 FILES: Final[Mapping[Path, Callable[[], str]]] = {
     ROOT / "runtime" / "raddle" / "keys.py": keys.python,
     ROOT / "runtime" / "native" / "keys.h": keys.c,
+    ROOT / "runtime" / "native" / "libraries.h": libraries.c,
     ROOT / "crds" / "inferencethreadings.yaml": crds.namespaced,
     ROOT / "crds" / "clusterinferencethreadings.yaml": crds.cluster,
     REFERENCE / "api.md": apireference.render,
