@@ -48,7 +48,6 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     PICTURES / "README.md": machinepictures.page,
     ROOT / "docs" / "images" / "tuning" / "example.svg": tuningpictures.pictures,
     ROOT / "docs" / "images" / "watch" / "node.svg": watchpictures.node,
-    ROOT / "docs" / "images" / "watch" / "cluster.svg": watchpictures.cluster,
     chart.CHART / "files" / "monitoring" / "dashboard.json": dashboard.render,
     GOLDEN / "default.yaml": partial(chart.render, chart.DEFAULT),
     **{

@@ -1,25 +1,22 @@
-"""Makes docs/images/watch: a node's cores and a cluster as `raddle top` draws them, of an example that nobody measured.
+"""Makes docs/images/watch: a node's cores as `raddle top` draws them, of an example that nobody measured.
 
 The page docs/how-to/watch-a-cluster.md shows the same example; its test asks for it through an API server's stand-in.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from random import Random
 from typing import Any, Final
 
 import machines
 from raddle.cpus.topology import Machine
 from raddle.machine import sysfs
 from raddle_operator.cli.picture import layout, svg
-from raddle_operator.cli.top import clusterpicture, nodepicture, rows
+from raddle_operator.cli.top import nodepicture
 from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process
 
 NODE: Final = "worker-7"
 MACHINE: Final = "2s4n-16c32t"
-_NODES: Final = 800
 
 
 def reports() -> Mapping[str, NodeReport]:
@@ -59,31 +56,6 @@ def node() -> str:
     """The picture of a node's cores."""
     report, its = reports()[NODE], machine()
     return svg.draw(layout.picture(its, nodepicture.marks(report, nodepicture.ran(report, its))))
-
-
-def cluster() -> str:
-    """The picture of a cluster of many nodes."""
-    random = Random(16)
-    return clusterpicture.svg([_node(f"worker-{number:03}", random) for number in range(_NODES)])
-
-
-def _node(name: str, random: Random) -> rows.Node:
-    if random.random() < 0.006:
-        return rows.Node(name=name, problem="no answer within 10 s")
-    containers = random.choice((0, 8, 14, 22, 30))
-    drifted = sum(random.random() < 0.006 for _ in range(containers))
-    share = random.choice((0.0, 0.0, 0.0, 0.03, 0.07)) if not drifted else random.choice((0.05, 0.2, 0.25, 0.6))
-    threads = 4 * containers
-    return rows.Node(
-        name=name,
-        cpus=64,
-        containers=containers,
-        planned_threads=threads,
-        effective_threads=threads + 28 * drifted,
-        throttled_share=share if containers else 0.0,
-        drifted=drifted,
-        causes=Counter({str(Cause.CODE_SETS_IT): drifted}) if drifted else {},
-    )
 
 
 def _report(name: str, containers: tuple[dict[str, Any], ...]) -> NodeReport:
