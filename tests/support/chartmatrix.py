@@ -27,11 +27,7 @@ WORKLOADS = (
             "extraEnv": [{"name": "RADDLE_LOG_LEVEL", "value": "debug"}],
             "clientCA": {"configMap": "api-server-ca"},
         },
-        "agent": {
-            "kubeletConfig": "None",
-            "podResources": {"enabled": True, "hostPath": "/data/kubelet/pod-resources"},
-        },
-        "nodeFeatureDiscovery": {"enabled": True},
+        "agent": {"kubeletConfig": "None"},
         "tuning": {"enabled": True, "image": {"repository": "example/raddle-tuner", "tag": "1"}},
     },
     {"agent": {"enabled": False}, "rbac": {"create": False}, "tuning": {"enabled": True}},
