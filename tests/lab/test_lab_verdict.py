@@ -161,6 +161,7 @@ def test_a_row_shows_plan_raddle_and_stock_side_by_side(bound):
         "8-15",
         "x3",
         "3",
+        "always",
         "1:75%",
         "2:25%",
         "16",

@@ -36,7 +36,7 @@ def python() -> str:
         _mapping("ENTRIES", {name: entry.since for name, entry in entries.CONFIG_ENTRIES.items()}),
         "# Execution provider -> what its options begin with.",
         _mapping("PROVIDERS", {name: provider.prefix for name, provider in entries.PROVIDERS.items()}),
-        "# Key, SessionOptions' attribute, name in reports, and what a session has where the code says nothing.",
+        "# Key, SessionOptions' attribute, name in records, and what a session has where the code says nothing.",
         "SWITCHES = (",
         *(f"    {_literal((key, one.attribute, one.report, one.initial))}," for key, one in SWITCHES),
         ")",

@@ -177,6 +177,12 @@ def _decided(limits: Limits, expected: Expected, bound: Bound, planned: int | No
         yield f"the planner puts workers on {' '.join(workers)}, expected {' '.join(expected.workers)}"
 
 
+def marked(seen: Mapping[str, Any]) -> list[str]:
+    """What the marks of a look say of spinning, in the plan's words."""
+    marks = (seen.get("raddle") or {}).get("marks", ())
+    return [word for word, text in SPINNING_IN_LINE.items() if any(text in mark for mark in marks)]
+
+
 def told(places: Sequence[str]) -> str:
     """Workers' places in few characters: "8-15 x3"."""
     counted: dict[str, int] = {}

@@ -43,7 +43,7 @@ class Choice:
         return f"torch {version}: {', '.join(said)}"
 
     def effective(self) -> dict[str, int]:
-        """The counts for the record, under the names that summary.py knows; None is left out."""
+        """The counts for the record, under names that ONNX Runtime's have not; None is left out."""
         counts = {"torchIntra": self.intra, "torchInter": self.inter}
         return {name: count for name, count in counts.items() if count is not None}
 
