@@ -18,8 +18,7 @@ from raddle_operator.tuning.objective import Kind
 from raddle_operator.tuning.result import Interval, Verdict
 
 TUNING = example(Kind.LATENCY)
-# A percentage that the policy has is taken away, because the count can't stand beside it.
-PATCH = {"spec": {"threads": {"intraOp": 3, "spinning": "Never", "intraOpPercent": None}}}
+PATCH = {"spec": {"threads": {"intraOp": 3, "spinning": "Never"}}}
 
 
 def with_result(**changes):
