@@ -23,7 +23,7 @@ QUERIES = [(panel.title, query) for panel in PANELS for _, query in panel.querie
 EVERYTHING = {
     "crds": {"install": False},
     "monitoring": {
-        "scrape": {"kind": "ServiceMonitor", "interval": "30s", "labels": {"release": "prometheus"}},
+        "scrape": {"kind": "ServiceMonitor", "labels": {"release": "prometheus"}},
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
         "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "Platform"}},
     },
@@ -324,7 +324,7 @@ def test_a_service_monitor_finds_services_that_lead_to_the_metrics_ports():
     objects = with_monitoring()
     (monitor,) = of_kind(objects, "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
-    assert endpoint == {"port": "metrics", "interval": "30s"}
+    assert endpoint == {"port": "metrics"}
     wanted = monitor["spec"]["selector"]["matchLabels"].items()
     found = [item for item in of_kind(objects, "Service") if wanted <= item["metadata"]["labels"].items()]
     there = ports(objects)

@@ -16,7 +16,6 @@ WORKLOADS = (
         "imagePullSecrets": [{"name": "pull"}],
         "webhook": {
             "replicas": 5,
-            "podDisruptionBudget": {"enabled": False},
             "annotations": {"admissions.enforcer/disabled": "true"},
             "affinity": {"nodeAffinity": {}},
             "tolerations": [{"operator": "Exists"}],
@@ -32,9 +31,9 @@ WORKLOADS = (
             "podResources": {"enabled": True, "hostPath": "/data/kubelet/pod-resources"},
         },
         "nodeFeatureDiscovery": {"enabled": True},
-        "tuning": {"enabled": True, "image": {"repository": "example/raddle-tuner", "tag": "1"}},
+        "tuning": {"enabled": True, "image": "example/raddle-tuner:1"},
     },
-    {"agent": {"enabled": False}, "rbac": {"create": False}, "tuning": {"enabled": True}},
+    {"agent": {"enabled": False}, "controller": {"replicas": 1}, "tuning": {"enabled": True}},
 )
 NETWORKS = (
     {},
@@ -46,7 +45,7 @@ NETWORKS = (
 )
 MONITORING = (
     {},
-    {"monitoring": {"scrape": {"kind": "PodMonitor", "interval": "30s", "labels": {"prometheus": "main"}}}},
+    {"monitoring": {"scrape": {"kind": "PodMonitor", "labels": {"prometheus": "main"}}}},
     {
         "monitoring": {
             "scrape": {"kind": "ServiceMonitor"},
