@@ -173,29 +173,6 @@ def test_every_default_is_in_the_schema_and_every_value_of_the_schema_has_a_defa
     compare(schema, defaults, "")
 
 
-def test_every_value_has_a_comment():
-    lines = (chart.CHART / "values.yaml").read_text().splitlines()
-    for number, line in enumerate(lines):
-        name = line.strip().split(":")[0]
-        is_leaf = (
-            bool(line.strip())
-            and not line.strip().startswith(("#", "-"))
-            and (number + 1 == len(lines) or not deeper(lines, number))
-        )
-        if is_leaf and name not in WELL_KNOWN:
-            assert lines[number - 1].strip().startswith("#"), line
-
-
-# Kubernetes' own fields, passed on as they are.
-WELL_KNOWN = {"requests", "limits", "nodeSelector", "tolerations", "affinity", "podAnnotations", "podLabels"}
-
-
-def deeper(lines, number):
-    """Whether the lines below belong to this one."""
-    indents = [len(line) - len(line.lstrip()) for line in (lines[number], lines[number + 1])]
-    return bool(lines[number + 1].strip()) and indents[1] > indents[0]
-
-
 # --- Pods ---------------------------------------------------------------------------------------------------------------
 
 
