@@ -89,7 +89,7 @@ def refusals(cluster, values):
     return found
 
 
-@pytest.mark.parametrize("case", [case for case, values in chart.CASES.items() if "workloads" not in values])
+@pytest.mark.parametrize("case", chart.CASES)
 def test_every_pod_is_let_into_a_namespace_that_enforces_the_restricted_pod_security_standard(
     cluster, case, kubernetes, proves
 ):

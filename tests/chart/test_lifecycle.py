@@ -121,8 +121,8 @@ def test_kubectl_installs_again_over_itself_and_its_end_leaves_crds_and_policies
 def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothing_else(bare, kubernetes, proves):
     cluster = bare
     before = everything(cluster)
-    values = {"workloads": {"enabled": True}, "certificates": {"source": "Raddle"}}
-    with LocalRaddle(cluster, values=values, controller_options=("--issue-certificates",)) as raddle:
+    values = {"certificates": {"source": "Raddle"}}
+    with LocalRaddle(cluster, values=values, workloads=True, controller_options=("--issue-certificates",)) as raddle:
         cluster.client.apply(POLICY)
         pod = {
             "apiVersion": "v1",

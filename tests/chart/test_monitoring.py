@@ -335,12 +335,6 @@ def test_a_service_monitor_finds_services_that_lead_to_the_metrics_ports():
         assert (port["name"], port["port"]) == ("metrics", there[component][port["targetPort"]])
 
 
-def test_without_pods_of_its_own_there_is_nobody_to_scrape():
-    objects = chart.objects({**EVERYTHING, "workloads": {"enabled": False}})
-    assert not of_kind(objects, "ServiceMonitor")
-    assert of_kind(objects, "PrometheusRule")
-
-
 # --- The dashboard --------------------------------------------------------------------------------------------------------
 
 

@@ -128,9 +128,8 @@ def test_egress_is_limited_to_the_rules_that_are_given():
         assert policy["egress"] == [rule]
 
 
-@pytest.mark.parametrize("values", [{"networkPolicy": {"enabled": False}}, {"workloads": {"enabled": False}}])
-def test_there_are_no_network_policies_without_pods_or_where_they_are_not_wanted(values):
-    assert policies(values) == {}
+def test_there_are_no_network_policies_where_they_are_not_wanted():
+    assert policies({"networkPolicy": {"enabled": False}}) == {}
 
 
 # --- Images -----------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from raddle_operator.objects import nodetopology
 
 PODS = 20
 HELM_RELEASE = "meta.helm.sh/release-name"
-WORKLOADS = {"workloads": {"enabled": True}}
 
 
 def with_pods(raddle):
@@ -50,7 +49,7 @@ def test_an_upgrade_a_rollback_and_an_upgrade_replace_no_pod_policy_or_crd(tmp_p
         release.helm(cluster, "install", release.earlier(tmp_path / "earlier"))
         old = of_the_chart(cluster)
         # It upgrades the release that is there.
-        with installed(cluster, values=WORKLOADS) as raddle:
+        with installed(cluster, workloads=True) as raddle:
             space = with_pods(raddle)
             truth.settle(space)
             new, before = of_the_chart(cluster), versions(space)
@@ -260,8 +259,8 @@ def test_an_uninstall_under_running_pods_leaves_what_they_need_and_says_how_to_r
         with installed(cluster) as raddle:
             space = with_pods(raddle)
         # Everything that it can make, also what no webhook of the harness could answer with.
-        values = {**WORKLOADS, "certificates": {"source": "Raddle"}}
-        options = {"node": False, "start": ["controller"], "values": values}
+        values = {"certificates": {"source": "Raddle"}}
+        options = {"node": False, "start": ["controller"], "values": values, "workloads": True}
         with installed(cluster, controller_options=["--issue-certificates"], **options):
             secret = f"{release.NAMESPACE} secret/raddle-webhook-tls"
             wait(lambda: secret in release.everything(cluster), "the controller made the webhook's Secret")

@@ -10,7 +10,7 @@ DEFAULTS = ({}, {"injection": {"default": "labelled"}}, {"injection": {"default"
 SHIMS = ({}, {"shim": {"configMaps": {"enabled": False}}}, {"shim": {"configMaps": {"namespaces": ["a", "b"]}}})
 WORKLOADS = (
     {},
-    {"workloads": {"enabled": False}, "rbac": {"aggregate": False}, "admissionPolicies": {"enabled": False}},
+    {"webhook": {"replicas": 1}, "rbac": {"aggregate": False}, "admissionPolicies": {"enabled": False}},
     {
         "image": {"repository": "example/raddle", "digest": "sha256:" + "0" * 64},
         "imagePullSecrets": [{"name": "pull"}],
