@@ -12,10 +12,10 @@ from pathlib import Path
 import machines
 from cluster.interrupt import interrupt_on
 from cluster.progress import Progress, with_its_reason_last
-from lab import cache
-from lab.errors import LabError
 from lab.scenarios import on
-from lab.shapes import SHAPES
+from vm import cache
+from vm.errors import VMError
+from vm.shapes import SHAPES
 
 EXAMPLES = """\
 examples:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.action == "record":
             return _record(options, progress)
         return _clean()
-    except LabError as error:
+    except VMError as error:
         progress.say(with_its_reason_last(error))
         return 1
     except KeyboardInterrupt:
@@ -73,7 +73,8 @@ def _shapes() -> int:
 
 
 def _record(options: argparse.Namespace, progress: Progress) -> int:
-    from lab import programs, record
+    from lab import record
+    from vm import programs
 
     programs.need()
     kernel = options.kernel or programs.kernel(progress)
