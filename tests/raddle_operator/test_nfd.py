@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.machines import random_machines
+from support.machines import described_machines
 
 import machines
 from raddle.cpus import cpuset
@@ -181,7 +181,7 @@ def seen_by_nfd(machine, label, zoned):
     return machine_of(report, ZonesReport(zones=zones) if zoned and zones else None)
 
 
-@given(random_machines(), st.booleans(), st.booleans())
+@given(described_machines(), st.booleans(), st.booleans())
 def test_it_never_invents_a_core(machine, told, zoned):
     if threads_per_core(machine) > (2 if machine.architecture == "x86_64" else 4):
         machine = machine._replace(cores=())

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from assembling import regular
 from cluster import objects
 from raddle import delivery, env
-from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning import families
 from raddle_operator.objects import nodetopology
+from support.placement import random_machines
 
 NAMESPACES = ("models", "picky", "plain")
 # Most pods are of the first, or there would be little to answer.
@@ -230,19 +229,7 @@ def topologies(choice: Random) -> Iterator[dict[str, Any]]:
     """Topologies of all but the last of NODES."""
     for name in NODES[:-1]:
         if _chance(choice, 0.8):
-            yield {"metadata": {"name": name}, "spec": nodetopology.to_spec(_machine(choice))}
-
-
-def _machine(choice: Random) -> Machine:
-    return regular(
-        choice.choice((2, 8, 30)),
-        choice.choice((1, 2)),
-        numa_nodes=choice.choice((1, 2)),
-        l3_domains=0,
-        architecture=choice.choice(("x86_64", "aarch64")),
-        kubelet=choice.choice((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none"))),
-        boot_id="b",
-    )
+            yield {"metadata": {"name": name}, "spec": nodetopology.to_spec(random_machines.node(choice))}
 
 
 def shims(choice: Random) -> Iterator[dict[str, Any]]:
