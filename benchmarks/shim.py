@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import onnx_models
 from raddle import delivery, env
 from report import BUDGET_HEADINGS, Budget, added, machine, markdown_table, options, publish
 
@@ -72,13 +73,7 @@ def _child(what: str, model: Path, environ: dict[str, str], repetitions: int) ->
 
 def identity_model(path: Path) -> Path:
     """The path, with a model of one node written to it."""
-    from onnx import TensorProto, helper
-
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path.write_bytes(model.SerializeToString())
-    return path
+    return onnx_models.write(path, "identity (float[1] x) => (float[1] y) { y = Identity(x) }")
 
 
 def main() -> None:
