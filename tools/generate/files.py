@@ -41,7 +41,6 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     REFERENCE / "skip-reasons.md": skipreasons.render,
     reach.PAGE: reach.page,
     REFERENCE / "servers.md": servers.page,
-    servers.README: servers.readme,
     **{PICTURES / f"{name}.svg": partial(machinepictures.picture, name) for name in machines.names()},
     PICTURES / "example.svg": machinepictures.example,
     PICTURES / "README.md": machinepictures.page,

@@ -75,9 +75,8 @@ def words(row: Row) -> dict[str, Any]:
         "way": str(row.way),
         "by": row.by,
         "why": row.why,
-        "top": row.top,
     }
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    return {name: value for name, value in found.items() if value}
 
 
 def _told(seen: Seen) -> dict[str, int]:
