@@ -1,4 +1,4 @@
-"""Makes docs/reference/servers.md from the records of `make servers ARGS=--write`."""
+"""Makes docs/reference/servers.md, from what `make matrix` has recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECORDS: Final = report.ROOT / "docs" / "reference" / "servers.json"
 MOST_TIMES: Final = 100
 HEADER: Final = """\
 <!-- Made by `make generate` (tools/generate/docs/servers.py) from
-servers.json, which `make servers ARGS=--write` writes: edit neither. -->
+servers.json, which `make matrix` writes: edit neither. -->
 
 # Servers and libraries
 
