@@ -153,9 +153,9 @@ def page(log: str, folder: Path) -> None:
     """Shows what the tuner's log says, and writes the page of it."""
     report = folder / "tuned.html"
     console.print(
-        f"[bold]$[/] kubectl logs -n {NAMESPACE} -l {TUNING_LABEL} -c {TUNER} | raddle tuned - --report {report}"
+        f"[bold]$[/] kubectl logs -n {NAMESPACE} -l {TUNING_LABEL} -c {TUNER} | raddle result - --report {report}"
     )
-    command = [sys.executable, "-m", "raddle_operator", "tuned", "-", "--report", str(report)]
+    command = [sys.executable, "-m", "raddle_operator", "result", "-", "--report", str(report)]
     subprocess.run(command, input=log, text=True, check=True)
 
 
