@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import graphlib
 import re
 import subprocess
@@ -12,6 +11,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from changed import FLOORS, imports
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = sorted((ROOT / "runtime").rglob("*.py"))
@@ -38,54 +39,28 @@ NOT_PURE = {"shipped"}
 IMPURE = {"kopf", "kubernetes", "aiohttp", "os", "time", "socket", "asyncio", "subprocess", "random", "uvloop"}
 LIGHT_AGENT = {"kopf", "aiohttp", "kubernetes", "orjson", "uvloop", "cryptography", "rich"}
 OURS = ("raddle", "raddle_operator", "raddle_tuner")
-# The house's floors, from the ground up: each imports from itself and from those below it.
-FLOORS = ("runtime", "operator", "tuner", "tools", "benchmarks", "tests")
-
-
-@functools.cache
-def imports(path, *, typing_only=True):
-    """The modules that a file imports, dotted; relative ones are not used in this project.
-
-    Without `typing_only` those below `if TYPE_CHECKING:` are left out.
-    """
-    tree = ast.parse(path.read_text())
-    left_out = set()
-    for node in ast.walk(tree) if not typing_only else ():
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            left_out.update(ast.walk(node))
-    found = set()
-    for node in set(ast.walk(tree)) - left_out:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
 
 
 def packages(path):
     return {name.partition(".")[0] for name in imports(path)}
 
 
-@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_runtime_imports_the_standard_library_only(path):
+def others(paths, allowed):
+    """What these files import that is not allowed, by file."""
+    found = {str(path.relative_to(ROOT)): packages(path) - allowed for path in paths}
+    return {path: names for path, names in found.items() if names}
+
+
+def test_the_runtime_imports_the_standard_library_only():
     # The runtimes themselves are only ever looked at once the application has imported them.
     # (sitecustomize is the name under which site imports one.)
-    assert packages(path) <= set(sys.stdlib_module_names) | {"raddle", "sitecustomize"}
+    assert others(RUNTIME, set(sys.stdlib_module_names) | {"raddle", "sitecustomize"}) == {}
 
 
-@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_runtime_never_imports_the_operator(path):
-    assert "raddle_operator" not in packages(path)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [path for folder in PURE for path in sorted(folder.rglob("*.py")) if path.stem not in NOT_PURE],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_pure_packages_look_at_their_arguments_only(path):
-    assert not packages(path) & IMPURE
+def test_pure_packages_look_at_their_arguments_only():
+    paths = [path for folder in PURE for path in folder.rglob("*.py") if path.stem not in NOT_PURE]
+    assert paths
+    assert not {str(path): used for path in paths if (used := packages(path) & IMPURE)}
 
 
 def beside(path, root):
@@ -148,16 +123,15 @@ def test_no_files_of_the_native_shim_call_each_other_in_a_circle():
     graphlib.TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("floor", FLOORS)
-def test_no_floor_of_the_house_imports_from_one_above(floor):
-    above = {
-        path.stem
-        for name in FLOORS[FLOORS.index(floor) + 1 :]
-        for path in (ROOT / name).iterdir()
-        if path.suffix == ".py" or (path / "__init__.py").exists()
-    }
-    paths = sorted((ROOT / floor).rglob("*.py"))
-    assert not [f"{path}: {found}" for path in paths if (found := packages(path) & above)]
+def test_no_floor_of_the_house_imports_from_one_above():
+    for number, floor in enumerate(FLOORS):
+        above = {
+            path.stem
+            for name in FLOORS[number + 1 :]
+            for path in (ROOT / name).glob("*")
+            if path.suffix == ".py" or (path / "__init__.py").exists()
+        }
+        assert not [f"{path}: {used}" for path in (ROOT / floor).rglob("*.py") if (used := packages(path) & above)]
 
 
 def test_only_the_tests_of_the_benchmarks_import_these():
@@ -261,10 +235,10 @@ def asked(extra):
     return found
 
 
-@pytest.mark.parametrize("root", ["operator", "runtime", "tests", "tests/raddle", "tests/raddle_operator"])
-def test_source_roots_and_test_folders_are_no_packages(root):
+def test_source_roots_and_test_folders_are_no_packages():
     # operator/__init__.py would shadow the standard library's operator module.
-    assert not (ROOT / root / "__init__.py").exists()
+    roots = [ROOT / name for name in (*FLOORS, "tests/raddle", "tests/raddle_operator")]
+    assert not [root for root in roots if (root / "__init__.py").exists()]
 
 
 def test_runtime_files_parse_as_python_3_8():

@@ -26,7 +26,7 @@ from raddle_tuner.trials.load import LoadSpec
 from raddle_tuner.trials.programs import TrialError
 from runtimes import fetching, libonnxruntime, nodejs
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 # numpy's name of a type -> ONNX's.
 TYPES = {

@@ -17,7 +17,7 @@ from raddle_tuner.trials.measuring import Measuring
 from raddle_tuner.trials.pod import Pod
 from runtimes import libonnxruntime, nodejs
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 NOTHING = Container(cpus=None, variables={}, mounts=(), notes=())
 
 

@@ -34,7 +34,7 @@ _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _WAIT_S: Final = 360.0
 
 
-@click.command(epilog="\b\nExamples:\n  make demo-tune\n  make demo-tune ARGS='--output /tmp/tuned'")
+@click.command(epilog="\b\nExamples:\n  make demo ARGS=tune\n  make demo ARGS='tune --output /tmp/tuned'")
 @click.option(
     "--output", "folder", type=click.Path(path_type=Path), default=Path("build/demo"), show_default=True,
     help="Where the page goes.",
