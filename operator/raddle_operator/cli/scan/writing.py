@@ -49,7 +49,7 @@ def _table(scan: Scan, *, wide: bool = False) -> None:
     if wide:
         _details(console, scan)
     if command := words.with_raddle(scan):
-        _line(console, f"With Raddle installed, in place of each fix: {command}, and a policy")
+        _line(console, f"With Raddle installed, instead of each fix: {command}, and a policy")
     for note in scan.notes:
         _line(console, f"note: {note}", "dim")
 
@@ -75,7 +75,7 @@ def _shown(scan: Scan, columns: tuple[str, ...]) -> list[str]:
 
 
 def _totals(console: Console, scan: Scan) -> None:
-    table = output.table("namespace", "containers", "to mend", "pods", "saves")
+    table = output.table("namespace", "containers", "to fix", "pods", "saves")
     for column in table.columns[1:]:
         column.justify = "right"
     for one in scan.totals:
