@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from raddle import env
 from raddle_operator.cli.picture.model import plural, printable
+from raddle_operator.objects import nodereport
 from raddle_operator.scanning.look import Cause
 from raddle_operator.scanning.rows import Row, Total, total, totals
 
-CAUSES: Final = {
+CAUSES: Final[Mapping[Cause | nodereport.Cause, str]] = {
     Cause.NODE_CPUS: "it counts the node's CPUs or cores, not the limit",
     Cause.FIXED: "it takes a fixed number of threads, whatever the limit",
     Cause.SET: "a variable or an argument of the pod spec asks for more than the limit can run",
@@ -20,13 +21,13 @@ CAUSES: Final = {
     Cause.STALE: "Raddle's values are of before the policy or the limit changed; a new pod gets others",
     Cause.FITS: "as planned, or fewer",
     Cause.UNKNOWN: "its threads, or what they should be, can't be told from outside; -o wide has why",
-    Cause.CODE_SETS_IT: "an agent says: the code sets another count than planned",
-    Cause.NOT_REACHED: "an agent says: the plan has not reached the process",
-    Cause.RESIZED: "an agent says: the limit is another than planned with",
-    Cause.CPUSET_CHANGED: "an agent says: the CPUs are others, or fewer, than planned with",
-    Cause.OTHER_THREADS: "an agent says: another pool ran more threads than planned",
-    Cause.OVERSUBSCRIBED: "an agent says: processes x sessions x threads are far above the CPUs",
-    Cause.SHARED_CORES: "an agent says: it is bound to the same CPUs as another container",
+    nodereport.Cause.CODE_SETS_IT: "an agent says: the code sets another count than planned",
+    nodereport.Cause.NOT_REACHED: "an agent says: the plan has not reached the process",
+    nodereport.Cause.RESIZED: "an agent says: the limit is another than planned with",
+    nodereport.Cause.CPUSET_CHANGED: "an agent says: the CPUs are others, or fewer, than planned with",
+    nodereport.Cause.OTHER_THREADS: "an agent says: another pool ran more threads than planned",
+    nodereport.Cause.OVERSUBSCRIBED: "an agent says: processes x sessions x threads are far above the CPUs",
+    nodereport.Cause.SHARED_CORES: "an agent says: it is bound to the same CPUs as another container",
 }
 
 
@@ -84,7 +85,7 @@ def _threads(row: Row) -> str:
     if row.threads is None:
         return "?"
     now = _range(row.threads)
-    return f"{now} → {_range(row.planned)}" if row.seen.cause.is_finding else now
+    return f"{now} → {_range(row.planned)}" if row.seen.is_finding else now
 
 
 def gives_back(row: Row) -> str:
@@ -130,7 +131,7 @@ def sentence(scan: Scan) -> str:
 
 def found(scan: Scan, verb: str) -> str:
     """What is found of containers, with a word for `run`."""
-    otherwise = any(row.seen.cause.is_agents for row in scan.rows)
+    otherwise = any(row.seen.is_from_agent for row in scan.rows)
     return f"{verb} too many threads{', or otherwise than planned' * otherwise}"
 
 
@@ -149,14 +150,14 @@ def advice(scan: Scan) -> Iterator[tuple[str, str]]:
 def _advised(row: Row) -> tuple[str, str]:
     """What a fix is for, and its words: a container and what its agent has seen, else a kind of server."""
     seen = row.seen
-    if seen.cause.is_agents:
+    if seen.is_from_agent:
         return f"{seen.namespace} {seen.workload} {seen.container}", f"{seen.threads_because}; fix: {seen.fix.text}"
     return seen.runtime, seen.fix.text
 
 
 def with_raddle(scan: Scan) -> str:
     """What does the same for a whole namespace; "" where there is nothing to be done, or a policy governs all."""
-    left = [row for row in scan.rows if row.seen.cause.is_finding and not row.seen.governed_by]
+    left = [row for row in scan.rows if row.seen.is_finding and not row.seen.governed_by]
     if not left:
         return ""
     worst = left[0].seen.namespace
