@@ -381,14 +381,6 @@ def test_a_value_that_runs_code_of_the_policys_author_is_refused(cluster, name):
         assert f"else set {name} in the pod spec" in refusal(cluster, policy({"imageEnv": {name: value}})), value
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_the_cluster_kind_refuses_the_same(cluster, case):
-    spec, path, advice = REFUSED[case]
-    message = refusal(cluster, policy(spec, kind="ClusterInferenceThreading"), CLUSTER_POLICIES)
-    assert path in message
-    assert advice in message
-
-
 BOUNDED = [("configEntries", key, key, entry.allowed) for key, entry in entries.CONFIG_ENTRIES.items()] + [
     (provider, f"{provider}.{option}", option, entry.allowed)
     for provider, (_, options) in entries.PROVIDERS.items()
