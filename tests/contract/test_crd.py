@@ -54,10 +54,7 @@ def with_field(path: str, value: Any) -> dict[str, Any]:
 
 def companions(path: str) -> dict[str, Any]:
     """What else has to be set for any value of this field to make sense."""
-    return {
-        "threads.interOp": {"executionMode": "Parallel"},
-        "threads.interOpPercent": {"executionMode": "Parallel"},
-    }.get(path, {})
+    return {"executionMode": "Parallel"} if path == "threads.interOp" else {}
 
 
 KINDS = ("inferencethreadings", "clusterinferencethreadings")

@@ -19,6 +19,7 @@ from support.controllers import ControllerThread
 from support.waiting import until
 
 from cluster import Cluster, objects
+from cluster.local_raddle import WITHOUT_WORKLOADS
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -49,7 +50,7 @@ def cluster(request):
     with Cluster(scheduler=False, controller_manager=False) as running:
         running.helm(
             *("install", "raddle", str(chart), "--namespace", SYSTEM, "--create-namespace"),
-            *("--set", "workloads.enabled=false", "--set", "webhook.url=https://127.0.0.1:1"),
+            *("--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS),
         )
         running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         yield running

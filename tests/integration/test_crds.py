@@ -73,7 +73,6 @@ def test_a_cluster_policy_is_a_baseline_for_every_namespace(cluster):
 ACCEPTED = {
     "exact counts": {"threads": {"intraOp": 4, "interOp": 1}},
     "parallel execution": {"threads": {"interOp": 2, "executionMode": "Parallel"}},
-    "percents": {"threads": {"intraOpPercent": 75, "interOpPercent": 25, "executionMode": "Parallel"}},
     "bounds that meet": {"threads": {"intraOp": 4, "minIntraOp": 4, "maxIntraOp": 4}},
     "one NUMA node of a limit": {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Limit"}},
     "a full selector": {
@@ -156,21 +155,6 @@ REFUSED = {
         {"threads": {"interOp": 2}},
         "spec.threads.interOp",
         "set executionMode: Parallel",
-    ),
-    "a percentage for it without parallel execution": (
-        {"threads": {"interOpPercent": 50, "executionMode": "Sequential"}},
-        "spec.threads.interOpPercent",
-        "set executionMode: Parallel",
-    ),
-    "a count and a percentage": (
-        {"threads": {"intraOp": 2, "intraOpPercent": 50}},
-        "spec.threads.intraOpPercent",
-        "remove one of them",
-    ),
-    "an inter-op count and a percentage": (
-        {"threads": {"interOp": 2, "interOpPercent": 50, "executionMode": "Parallel"}},
-        "spec.threads.interOpPercent",
-        "remove one of them",
     ),
     "bounds that cross": (
         {"threads": {"minIntraOp": 8, "maxIntraOp": 4}},

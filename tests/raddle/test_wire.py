@@ -83,7 +83,7 @@ policies = st.sampled_from(
         # What the schema allows at most.
         Policy(sessions=1024, concurrent_runs=1024),
         Policy(objective="Throughput", concurrent_runs=1024),
-        Policy(execution_mode="Parallel", inter_op_percent=100),
+        Policy(execution_mode="Parallel", inter_op=env.MAX_THREADS),
         FULLEST,
     ]
 )

@@ -101,11 +101,6 @@ def test_the_plan_stays_where_it_is_best_and_says_so():
     assert plan.tuned.by == "ranker"
 
 
-def test_a_count_that_won_replaces_the_policys_percentage():
-    plan, _ = bound(BETTER, spec={"tuning": "ranker", "threads": {"intraOpPercent": 50}})
-    assert plan.values["intraOp"] == 3
-
-
 def test_what_only_the_program_can_set_is_said_and_not_planned_with():
     won = Candidate.of({"threads.intraOp": 3, "program.ioBinding": True})
     plan, _ = bound(of(winner=won))

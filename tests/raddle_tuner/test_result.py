@@ -272,7 +272,7 @@ def test_skipped_trials_are_there_with_their_reason():
 
 def test_the_page_has_the_patch_and_the_code_for_the_program():
     html = page_of(TUNING)
-    assert "intraOp: 3\n    spinning: Never\n    intraOpPercent: null\n</pre>" in html
+    assert "intraOp: 3\n    spinning: Never\n</pre>" in html
     assert "session.run_with_iobinding(binding)" in html
 
 

@@ -78,7 +78,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "tuning": ("Auto", "ranker"),
     "variables": ({"SERVER_THREADS": "{threads}"}, {"SERVER_THREADS": "8", "LLAMA_ARG_THREADS": "{cpus}"}),
     "presets": ("Auto", "Auto", "Never"),
-    "threads": ({"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"}),
+    "threads": ({"intraOp": 3}, {"maxIntraOp": 2}, {"spinning": "Never"}),
 }
 JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", [], {}, [[]], {"a": None}, [None], "\ud800", 1e308)
 LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"

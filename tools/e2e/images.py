@@ -35,7 +35,7 @@ MAKERS = (Path(__file__), Path(archive.__file__), Path(contents.__file__))
 APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 TUNER_IMAGE = f"raddle-tuner:{__version__}"
-AGENT_REPOSITORY = "raddle-agent"
+AGENT_IMAGE = f"raddle-agent:{__version__}"
 SHIM_IMAGE = f"raddle-shim:{__version__}"
 # Longer than it takes a run to hand them to its nodes.
 IN_USE_SECONDS = 1800
@@ -57,7 +57,7 @@ SHIM_FOLDERS = (delivery.MOUNT_PATH.lstrip("/"), ".")
 
 
 def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str]:
-    """The tarballs, for `ctr images import`, and the repository of the agent's own image ("": it has none).
+    """The tarballs, for `ctr images import`, and the agent's own image ("": it has none).
 
     `exported` is a folder that `python -m images export` has filled, BUILD to have that done; None: images of Raddle
     are made here from the developer's environment. Raises E2EError where one can't be made or is not there.
@@ -76,11 +76,11 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
         given = [path.resolve() for path in sorted(exported.glob("*.tar"))]
         if not any(path.name.startswith(f"{RADDLE_IMAGE.replace(':', '-')}") for path in given):
             raise E2EError(f"{exported}: no archive of {RADDLE_IMAGE}; python -m images export {exported} writes one")
-        agent = any(path.name.startswith(AGENT_REPOSITORY) for path in given)
+        agent = any(path.name.startswith(AGENT_IMAGE.replace(":", "-")) for path in given)
         if not any(path.name.startswith(SHIM_IMAGE.replace(":", "-")) for path in given):
             given.append(_shim(progress))
         progress.say(f"Raddle's images, as users get them: {', '.join(path.stem for path in given)}")
-        return [*given, *others], AGENT_REPOSITORY if agent else ""
+        return [*given, *others], AGENT_IMAGE if agent else ""
     base = _kept("base", _packages(RADDLE_PACKAGES), "the base of Raddle's image", _make_base, progress)
     make_raddle = functools.partial(_make_raddle, base=base / "base.layer")
     raddle = _kept("raddle", _packages(RADDLE_PACKAGES) + _sources(), "Raddle's image", make_raddle, progress)

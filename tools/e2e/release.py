@@ -35,9 +35,8 @@ VALUES: dict[str, Any] = {
     "webhook": {"resources": NO_CPU, "nodeSelector": HERE, "timeoutSeconds": {"pods": 10, "bindings": 10}},
     "agent": {
         "resources": NO_CPU,
-        "watch": "Processes",
         # To know which processes have a runtime that no shim has spoken of, and what the code sets.
-        "watchLibraries": True,
+        "watch": "Libraries",
         "datagrams": {"enabled": True},
         # A test waits for a window of two looks.
         "extraEnv": [{"name": "RADDLE_WATCH_INTERVAL", "value": "5"}],
@@ -46,15 +45,13 @@ VALUES: dict[str, Any] = {
 }
 
 
-def install(cluster: Cluster, agent_repository: str, progress: Progress) -> None:
+def install(cluster: Cluster, agent_image: str, progress: Progress) -> None:
     """Install the chart and wait until its pods are Ready; "" is no image of the agent's own.
 
     Raises E2EError with what Helm and the pods say.
     """
     values = cluster.directory / "values.yaml"
-    values.write_text(
-        yaml.safe_dump({**VALUES, "agent": {**VALUES["agent"], "image": {"repository": agent_repository}}})
-    )
+    values.write_text(yaml.safe_dump({**VALUES, "agent": {**VALUES["agent"], "image": agent_image}}))
     progress.say("helm install raddle: controller, webhook and agent as pods")
     helm = str(cluster.provide_helm())
     arguments = ["install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace"]

@@ -72,8 +72,8 @@ operator/raddle_operator/controller/metrics.py: edit those. -->
 
 # Metrics
 
-Each pod of the webhook serves its own at `/metrics` of `webhook.metricsPort`, each of the controller at
-`controller.port`, without TLS. Where `agent.watch` is on each agent serves those of its node's containers; what else it
+Each pod of the webhook serves its own at `/metrics` of `webhook.metricsPort`, each of the controller on
+port 8080, without TLS. Where `agent.watch` is on each agent serves those of its node's containers; what else it
 does shows in `raddle_topologies` and `raddle_nodes_without_topology`. Beside these there are the usual `process_*` and
 `python_*`.
 
