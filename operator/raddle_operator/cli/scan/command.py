@@ -77,5 +77,5 @@ def scan(
         scanned = asyncio.run(reading.scan(asked, kubeconfig, context))
     rows = scanned.gathered.rows(min_saving)
     writing.write(writing.Scan(rows=rows, pods=scanned.gathered.pods, notes=scanned.notes), form)
-    if any(row.seen.cause.is_finding for row in rows):
+    if any(row.seen.is_finding for row in rows):
         sys.exit(exit_code)

@@ -227,7 +227,7 @@ async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Ga
 def _one(obj: Object, facts: Cluster, gathered: Gathered, findings: Findings) -> None:
     for part in gathered.add(look(obj, facts)):
         seen = part.seen
-        if seen.cause.is_finding:
+        if seen.is_finding:
             node = str(obj["spec"].get("nodeName") or "")
             findings.setdefault(node, {})[seen.namespace, str(obj["metadata"]["name"]), seen.container] = part
 

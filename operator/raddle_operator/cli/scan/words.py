@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from raddle import env
 from raddle_operator.cli.picture.model import plural, printable
+from raddle_operator.objects import nodereport
 from raddle_operator.scanning.look import Cause
 from raddle_operator.scanning.rows import Row, Total, total, totals
 
-CAUSES: Final = {
+CAUSES: Final[Mapping[Cause | nodereport.Cause, str]] = {
     Cause.NODE_CPUS: "the runtime counts the node's CPUs or cores, not the limit",
     Cause.FIXED: "the runtime uses a fixed number of threads, regardless of the limit",
     Cause.SET: "a variable or an argument in the pod spec sets more than the limit can run",
@@ -20,13 +21,13 @@ CAUSES: Final = {
     Cause.STALE: "Raddle's values are older than a change of the policy or the limit; a new pod gets current ones",
     Cause.FITS: "as planned, or fewer",
     Cause.UNKNOWN: "its current or planned threads are not visible from outside; -o wide has the reason",
-    Cause.CODE_SETS_IT: "the agent reports: the code sets another count than planned",
-    Cause.NOT_REACHED: "the agent reports: the plan has not reached the process",
-    Cause.RESIZED: "the agent reports: the limit differs from the planned one",
-    Cause.CPUSET_CHANGED: "the agent reports: the CPUs differ from the planned ones",
-    Cause.OTHER_THREADS: "the agent reports: another pool runs more threads than planned",
-    Cause.OVERSUBSCRIBED: "the agent reports: processes x sessions x threads exceed the CPUs by far",
-    Cause.SHARED_CORES: "the agent reports: the container is bound to the same CPUs as another one",
+    nodereport.Cause.CODE_SETS_IT: "the agent reports: the code sets another count than planned",
+    nodereport.Cause.NOT_REACHED: "the agent reports: the plan has not reached the process",
+    nodereport.Cause.RESIZED: "the agent reports: the limit differs from the planned one",
+    nodereport.Cause.CPUSET_CHANGED: "the agent reports: the CPUs differ from the planned ones",
+    nodereport.Cause.OTHER_THREADS: "the agent reports: another pool runs more threads than planned",
+    nodereport.Cause.OVERSUBSCRIBED: "the agent reports: processes x sessions x threads exceed the CPUs by far",
+    nodereport.Cause.SHARED_CORES: "the agent reports: the container is bound to the same CPUs as another one",
 }
 
 
@@ -87,7 +88,7 @@ def _threads(row: Row) -> str:
     if row.threads is None:
         return "?"
     now = _range(row.threads)
-    return f"{now} → {_range(row.planned)}" if row.seen.cause.is_finding else now
+    return f"{now} → {_range(row.planned)}" if row.seen.is_finding else now
 
 
 def gives_back(row: Row) -> str:
@@ -133,7 +134,7 @@ def sentence(scan: Scan) -> str:
 
 def found(scan: Scan, verb: str) -> str:
     """What is found of containers, with a word for `run`."""
-    otherwise = any(row.seen.cause.is_agents for row in scan.rows)
+    otherwise = any(row.seen.is_from_agent for row in scan.rows)
     return f"{verb} too many threads{', or not as planned' * otherwise}"
 
 
@@ -152,14 +153,14 @@ def advice(scan: Scan) -> Iterator[tuple[str, str]]:
 def _advised(row: Row) -> tuple[str, str]:
     """What a fix is for, and its words: a container and what its agent has seen, else a kind of server."""
     seen = row.seen
-    if seen.cause.is_agents:
+    if seen.is_from_agent:
         return f"{seen.namespace} {seen.workload} {seen.container}", f"{seen.threads_because}; fix: {seen.fix.text}"
     return seen.runtime, seen.fix.text
 
 
 def with_raddle(scan: Scan) -> str:
     """What does the same for a whole namespace; "" where there is nothing to be done, or a policy governs all."""
-    left = [row for row in scan.rows if row.seen.cause.is_finding and not row.seen.governed_by]
+    left = [row for row in scan.rows if row.seen.is_finding and not row.seen.governed_by]
     if not left:
         return ""
     worst = left[0].seen.namespace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import click
@@ -27,7 +27,7 @@ _RIGHT: Final = frozenset(("pods", "cpus", "throttled", "used", "saves"))
 _FOLDED: Final = frozenset(("namespace", "workload", "runtime", "fix"))
 # As kubectl takes them too.
 _SHORT: Final = {"deployment": "deploy", "statefulset": "sts", "daemonset": "ds", "replicaset": "rs", "cronjob": "cj"}
-_STYLES: Final = {Cause.FITS: "green", Cause.UNKNOWN: "dim"}
+_STYLES: Final[Mapping[str, str]] = {Cause.FITS: "green", Cause.UNKNOWN: "dim"}
 
 
 def write(scan: Scan, form: str) -> None:
