@@ -4,8 +4,8 @@ Nothing of the target's architecture runs here: wheels are chosen by platform an
 byte code is the same for every machine. All that could differ between two builds is set: modes, byte code without
 times, no record of where a package came from. (The times of files are the image builder's, by SOURCE_DATE_EPOCH.)
 
-    stage.py packages REQUIREMENTS OUT     Raddle and its packages, below /opt/raddle-operator
-    stage.py shim OUT                      the runtime shim's files below /opt/raddle, and /bin/cp
+    stage.py packages REQUIREMENTS [PROJECT] OUT   Raddle, its packages and a second project, below /opt/raddle-operator
+    stage.py shim OUT                              the runtime shim's files below /opt/raddle, and /bin/cp
 """
 
 # ruff: noqa: INP001  # a program, beside the Dockerfiles that run it
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     machine = ARCHITECTURES[os.environ["TARGETARCH"]]
     build_native()
     if arguments[0] == "packages":
-        packages(machine, Path(arguments[1]), Path(arguments[2]))
+        packages(machine, Path(arguments[1]), Path(arguments[-1]), [".", *arguments[2:-1]])
     else:
         shim(machine, Path(arguments[1]))
     set_modes(Path(arguments[-1]))
@@ -87,13 +87,13 @@ def build_native() -> None:
         build.runner(machine)
 
 
-def packages(machine: str, requirements: Path, out: Path) -> None:
-    """Installs the requirements and Raddle below `out`, with byte code and the command."""
+def packages(machine: str, requirements: Path, out: Path, projects: list[str]) -> None:
+    """Installs the requirements and the projects' wheels below `out`, with byte code and the command."""
     library = out / HOME / "lib"
     _pip("--require-hashes", *_platform(machine), "--requirement", str(requirements), "--target", str(library))
     with tempfile.TemporaryDirectory() as folder:
-        wheel = build_wheel(Path(folder))
-        _pip("--no-index", "--target", str(library), str(wheel))
+        wheels = build_wheels(Path(folder), projects)
+        _pip("--no-index", "--target", str(library), *map(str, wheels))
     prune(library)
     command = [sys.executable, "-m", "compileall", "-q", "-s", str(out), "-p", "/"]
     subprocess.run([*command, "--invalidation-mode", "unchecked-hash", str(library)], check=True)
@@ -103,14 +103,15 @@ def packages(machine: str, requirements: Path, out: Path) -> None:
     launcher.chmod(0o755)
 
 
-def build_wheel(folder: Path) -> Path:
-    """Raddle's wheel, built in `folder` with pinned tools."""
+def build_wheels(folder: Path, projects: list[str]) -> list[Path]:
+    """The wheels of these folders of the repository, built in `folder` with pinned tools."""
     tools = folder / "tools"
     _pip("--require-hashes", "--requirement", "images/requirements-build.txt", "--target", str(tools))
     environment = {**os.environ, "PYTHONPATH": str(tools)}
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, check=True, env=environment, cwd=ROOT)
-    return next(folder.glob("raddle-*.whl"))
+    for project in projects:
+        subprocess.run(command, check=True, env=environment, cwd=ROOT / project)
+    return sorted(folder.glob("*.whl"))
 
 
 def prune(library: Path) -> None:

@@ -1,4 +1,4 @@
-"""What all tests share: one hypothesis profile, golden files with one update flag, one local cluster a test session."""
+"""What all tests share: tiers, hypothesis profiles, golden files with one update flag, one local cluster a session."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import gc
 import json
 import os
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,37 @@ pytest_plugins = ["support.rows"]
 
 # A shared, noisy machine must not fail a property for being slow.
 settings.register_profile("raddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("raddle"), max_examples=15)
 settings.load_profile("raddle")
+
+# Folders and marks that `make unit` leaves out: whatever starts a cluster, a runtime, or programs of its own.
+NOT_UNIT_FOLDERS = (
+    "chart", "cluster", "e2e", "fuzz", "headlamp", "images", "integration", "lab", "native", "reliability", "runtimes",
+    "servers",
+)  # fmt: skip
+NOT_UNIT_MARKS = ("cluster", "runtime", "kernel", "slow")
+# What the unit tier may take of the CPU, of all its processes, with starting and collecting: a minute of two CPUs.
+UNIT_CPU_SECONDS = 150
+
+
+def pytest_configure(config):
+    if config.getoption("--unit"):
+        config.option.markexpr += "".join(f" and not {mark}" for mark in NOT_UNIT_MARKS)
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path, config):
+    # By its text: to import a module and all that it imports, for nothing, costs more than most tests.
+    if not config.getoption("--unit"):
+        return None
+    folder, *below = collection_path.relative_to(config.rootpath / "tests").parts or (".",)
+    if folder in NOT_UNIT_FOLDERS:
+        return True
+    marked = rf"^pytestmark = .*\bmark\.({'|'.join(NOT_UNIT_MARKS)})\b"
+    left_out = (
+        below and collection_path.suffix == ".py" and re.search(marked, collection_path.read_text(), re.MULTILINE)
+    )
+    return True if left_out else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,8 +63,11 @@ def pytest_collection():
         gc.enable()
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
+    for item in _between(item for item in items if item.get_closest_marker("runtime")):
+        item.add_marker(pytest.mark.matrix)
+    yield
     # Clusters, servers in processes of their own and the kernel's clocks miss a deadline now and then where the machine
     # is shared: such a test gets a second try, which the last lines of the run name (RERUN). A pure test never does, nor
     # does one whose figures are kept.
@@ -41,6 +76,18 @@ def pytest_collection_modifyitems(items):
         if not measured and any(map(item.get_closest_marker, ("cluster", "runtime", "kernel"))):
             item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def _between(items):
+    """Of the tests that are the same but for a runtime's release those of neither the oldest nor the newest one."""
+    same = {}
+    for item in items:
+        parameters = dict(getattr(getattr(item, "callspec", None), "params", {}))
+        release = str(parameters.pop("release", parameters.pop("version", "")))
+        numbers = [int(number) for number in re.findall(r"\d+", release)]
+        same.setdefault((item.path, item.originalname, repr(parameters)), []).append((numbers, item))
+    for ordered in (sorted(group, key=lambda pair: pair[0]) for group in same.values()):
+        yield from (item for _, item in ordered[1:-1])
 
 
 # Files whose paths begin so start first, since they take longest: short ones fill up the end.
@@ -86,6 +133,7 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what the code prints now")
+    parser.addoption("--unit", action="store_true", help="no cluster, runtime or kernel, and few examples: `make unit`")
 
 
 @pytest.fixture
@@ -105,7 +153,7 @@ def golden(request):
 
 @pytest.fixture(scope="session", params=os.environ.get("RADDLE_KUBERNETES", "").split() or None)
 def kubernetes(request):
-    """The API server's version: the default one, or each that RADDLE_KUBERNETES names (`make chart-versions` does)."""
+    """The API server's version: the default one, or each that RADDLE_KUBERNETES names (`make matrix` does)."""
     from cluster import binaries, build
     from cluster.versions import DEFAULT_KUBERNETES, Version
 
@@ -146,7 +194,7 @@ def api_server(pytestconfig):
 def proves(request):
     """proves(runtime, version, control): if the test passes, that control works in that real runtime.
 
-    The README's tables of runtimes and of Kubernetes versions are made of these (tools/generate/supported.py).
+    docs/reference/supported.md is made of these (tools/generate/supported.py).
     """
 
     def note(runtime, version, control):
@@ -167,9 +215,52 @@ def pytest_runtest_logreport(report):
         _skipped.append(report.nodeid)
 
 
+# CPU seconds of each file's tests, with their fixtures and the programs that they waited for, and of a process in all.
+_seconds: Counter[str] = Counter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    before = _cpu_seconds()
+    try:
+        return (yield)
+    finally:
+        _seconds[item.nodeid.partition("::")[0]] += _cpu_seconds() - before
+
+
+def _cpu_seconds():
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    # A worker of xdist has ended, and sent what it took; one that crashed has not.
+    _seconds.update(getattr(node, "workeroutput", {}).get("cpu_seconds", {}))
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
+    _seconds["in all"] += _cpu_seconds()
+    if hasattr(session.config, "workerinput"):
+        session.config.workeroutput["cpu_seconds"] = dict(_seconds)
+        return
+    build = session.config.rootpath / "build"
+    build.mkdir(exist_ok=True)
     # Workers of xdist send their reports to the process that started them.
-    if not hasattr(session.config, "workerinput"):
-        path = session.config.rootpath / "build" / "proofs.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"proven": sorted(_proven), "skipped": len(_skipped)}))
+    (build / "proofs.json").write_text(json.dumps({"proven": sorted(_proven), "skipped": len(_skipped)}))
+    (build / "durations.json").write_text(json.dumps(_durations(), indent=1))
+    if session.config.getoption("--unit") and _seconds["in all"] > UNIT_CPU_SECONDS:
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def _durations():
+    """CPU seconds in all and by file, the longest first."""
+    return {name: round(seconds, 2) for name, seconds in _seconds.most_common()}
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    took = f"{_seconds['in all']:.0f} CPU seconds, of which build/durations.json has each file's"
+    if config.getoption("--unit") and _seconds["in all"] > UNIT_CPU_SECONDS:
+        terminalreporter.write_line(f"the unit tier took {took}: more than {UNIT_CPU_SECONDS}", red=True)
+    else:
+        terminalreporter.write_line(took)

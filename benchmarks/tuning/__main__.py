@@ -19,8 +19,8 @@ import numpy as np
 from scipy import stats
 
 import report
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.result import Verdict
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.verdict import Verdict
 from tuning import here, live, peers, picture, recorded, simulated
 from tuning.surface import Noise, Player, Surface, all_surfaces, of_document
 from tuning.truth import Truth, differences, flat
@@ -42,7 +42,7 @@ BUDGETS_S = (180.0, 600.0, 1200.0)
 
 
 @dataclass(slots=True)
-class Seen:
+class Observation:
     """What one way came to, run by run; `visible` is the surface's."""
 
     blocks: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Seen:
     regrets: list[float] = field(default_factory=list)
     visible: list[float] = field(default_factory=list)
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: Observation) -> None:
         """The other's runs too."""
         for name in ("blocks", "trials", "seconds", "regrets", "visible"):
             getattr(self, name).extend(getattr(other, name))
@@ -75,9 +75,9 @@ class Seen:
         return " / ".join("breaks the bound" if value == np.inf else f"{value:.1f}" for value in values)
 
 
-def compared(surface: Surface, truth: Truth, way: peers.Way, runs: int) -> Seen:
+def compared(surface: Surface, truth: Truth, way: peers.Way, runs: int) -> Observation:
     """So many runs of one way, each with noise of its own."""
-    seen = Seen()
+    seen = Observation()
     for seed in range(runs):
         player = Player(surface, Noise(), seed)
         seen.regrets.append(truth.regret(way(surface, player)))
@@ -90,7 +90,7 @@ def compared(surface: Surface, truth: Truth, way: peers.Way, runs: int) -> Seen:
 
 def against_peers(surfaces: Sequence[Surface], part: float) -> str:
     """Two tables: all ways over all surfaces, and surface by surface."""
-    rows, sums = [], {name: Seen() for name in WAYS}
+    rows, sums = [], {name: Observation() for name in WAYS}
     for surface in surfaces:
         truth, cells = Truth(surface), []
         for name, (way, runs) in WAYS.items():
@@ -121,7 +121,7 @@ def against_peers(surfaces: Sequence[Surface], part: float) -> str:
     )
 
 
-def _cells(seen: Seen) -> list[str]:
+def _cells(seen: Observation) -> list[str]:
     return [
         report.whole(statistics.median(seen.blocks)),
         report.whole(statistics.median(seen.trials)),

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from load import models as networks
-from raddle_operator.analysis import subject as subjects
-from raddle_operator.cli.tune import command
 from raddle_operator.local.container import Container
-from raddle_operator.trials.base import Base
-from raddle_operator.trials.measuring import Measuring
-from raddle_operator.trials.models import Runner
-from raddle_operator.trials.subject import Model
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import Key
-from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import Space, space
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.key import Key
+from raddle_operator.results.objective import Kind, Objective
+from raddle_tuner.analysis import subject as subjects
+from raddle_tuner.commands.tune import command
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
+from raddle_tuner.search.space import Space, space
+from raddle_tuner.trials.base import Base
+from raddle_tuner.trials.measuring import Measuring
+from raddle_tuner.trials.models import Runner
+from raddle_tuner.trials.subject import Model
 
 # What a program is told of itself here: that Raddle does nothing for it; that it is another process of the same.
 STOCK: Final = Candidate.of({"program.stock": True})
@@ -61,13 +61,13 @@ class Here:
     key: Key
     repeats: int
 
-    def measure(self, ask: Ask) -> Block | Failure:
+    def measure(self, request: MeasurementRequest) -> Block | Failure:
         """A block, or why there is none."""
         for _ in range(self.repeats):
-            found = self.measuring.measure(ask)
+            found = self.measuring.measure(request)
             if isinstance(found, Failure) or not found.disturbed:
                 return found
-        return self.measuring.measure(ask)
+        return self.measuring.measure(request)
 
 
 @contextlib.contextmanager

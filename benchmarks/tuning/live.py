@@ -18,13 +18,14 @@ from typing import Final
 import numpy as np
 
 import report
-from raddle_operator.trials import inputs
-from raddle_operator.tuning import advice, document, search, statistics
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import Interval
-from raddle_operator.tuning.space import Space
+from raddle_operator.results import phrases
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.verdict import Interval
+from raddle_tuner.search import document, search, statistics
+from raddle_tuner.search.blocks import Block, MeasurementRequest
+from raddle_tuner.search.space import Space
+from raddle_tuner.trials import inputs
 from tuning import here, olive, recorded
 from tuning.surface import QUANTILES
 from unavailable import UnavailableError
@@ -60,7 +61,7 @@ def raddle(site: here.Site, found: here.Here, rate: float, minutes: float) -> Ch
     if done.returncode:
         return Choice(way="`raddle tune`", candidate=None, said=f"it ended with status {done.returncode}")
     result = document.from_document(json.loads(done.stdout)).result
-    gain = f", {advice.signed(result.gain)}" if result.gain else ""
+    gain = f", {phrases.signed(result.gain)}" if result.gain else ""
     return Choice(
         way="`raddle tune`",
         candidate=result.winner,
@@ -155,8 +156,8 @@ def compared(
     return rounds
 
 
-def _ask(candidate: Candidate, rate: float, seed: int) -> Ask:
-    return Ask(candidate=candidate, rate=rate, seconds=_block_s(rate), seed=seed, phase="live")
+def _ask(candidate: Candidate, rate: float, seed: int) -> MeasurementRequest:
+    return MeasurementRequest(candidate=candidate, rate=rate, seconds=_block_s(rate), seed=seed, phase="live")
 
 
 def _block_s(rate: float) -> float:
@@ -266,7 +267,7 @@ def _figures(rounds: Sequence[Mapping[Candidate, Block]], candidate: Candidate) 
     gain = None if candidate == _PLAN else against_plan(rounds, candidate)
     return [
         report.spread([statistics.slowest_tenth_ms(block.latencies_ms) for block in blocks]),
-        advice.signed(gain) if gain else "",
+        phrases.signed(gain) if gain else "",
         report.short(statistics.p99_ms(blocks) or 0.0),
         report.short(statistics.cpu_ms_per_request(blocks) or 0.0),
     ]

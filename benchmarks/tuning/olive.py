@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from raddle_operator.trials.inputs import ModelInput
-from raddle_operator.tuning.candidate import Candidate, Value
-from raddle_operator.tuning.space import SPINNING, THREADS, Space
+from raddle_operator.results.candidate import Candidate, Value
+from raddle_tuner.search.space import SPINNING, THREADS, Space
+from raddle_tuner.trials.inputs import ModelInput
 from runtimes.fetching import fetch, made
 from runtimes.pythons import VENVS
 from unavailable import UnavailableError

@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block
-from raddle_operator.tuning.result import Result
-from raddle_operator.tuning.search import Limits, drive, tune
-from raddle_operator.tuning.space import THREADS, Axis, Space
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.search import statistics
+from raddle_tuner.search.blocks import Block, MeasurementRequest
+from raddle_tuner.search.result import Result
+from raddle_tuner.search.search import Limits, drive, tune
+from raddle_tuner.search.space import THREADS, Axis, Space
 from tuning.surface import Player, Surface
 
 # Measured load of a search whose blocks last 2 s; surfaces with longer blocks get as many of them.
@@ -85,7 +85,7 @@ def olive(surface: Surface, player: Player) -> Candidate:
     axes = tuple(axis for axis in space.axes if axis.name in _OLIVE)
 
     def mean_ms(candidate: Candidate) -> float:
-        block = player.measure(Ask(candidate=candidate, rate=None, seconds=2.0, seed=0, phase="grid"))
+        block = player.measure(MeasurementRequest(candidate=candidate, rate=None, seconds=2.0, seed=0, phase="grid"))
         return float(np.mean(block.latencies_ms)) if isinstance(block, Block) else math.inf
 
     return min(_grid(space, axes), key=mean_ms)
@@ -120,8 +120,10 @@ def _grid(space: Space, axes: tuple[Axis, ...]) -> Iterator[Candidate]:
 def _scored(surface: Surface, player: Player, candidate: Candidate) -> float:
     """The figure of one block; far above all others where p99 is later than the bound."""
     objective = surface.objective
-    ask = Ask(candidate=candidate, rate=objective.rate, seconds=block_s(surface), seed=player.blocks, phase="trial")
-    block = player.measure(ask)
+    request = MeasurementRequest(
+        candidate=candidate, rate=objective.rate, seconds=block_s(surface), seed=player.blocks, phase="trial"
+    )
+    block = player.measure(request)
     if not isinstance(block, Block):
         return 1e6
     late = objective.p99_ms is not None and (statistics.p99_ms([block]) or 0.0) > objective.p99_ms

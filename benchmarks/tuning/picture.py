@@ -10,11 +10,12 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from raddle_operator.cli.tuned import charts, style
-from raddle_operator.tuning import search, statistics
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block
-from raddle_operator.tuning.result import Result
+from raddle_operator.cli import page_style
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.commands.result import charts
+from raddle_tuner.search import search, statistics
+from raddle_tuner.search.blocks import Block, MeasurementRequest
+from raddle_tuner.search.result import Result
 from tuning import peers
 from tuning.surface import FOLDER, Noise, Player, Surface, read
 
@@ -37,12 +38,14 @@ def searched(surface: Surface, seed: int) -> tuple[list[Dot], Result]:
     """All blocks of a search with this noise, and what it came to."""
     player, dots = Player(surface, Noise(), seed), list[Dot]()
 
-    def measure(ask: Ask) -> search.Answer:
-        answer = player.measure(ask)
-        if isinstance(answer, Block) and ask.rate is not None:
+    def measure(request: MeasurementRequest) -> search.MeasurementResult:
+        answer = player.measure(request)
+        if isinstance(answer, Block) and request.rate is not None:
             tail_ms = statistics.slowest_tenth_ms(answer.latencies_ms)
             minutes = player.seconds / 60
-            dots.append(Dot(candidate=ask.candidate, phase=ask.phase, minutes=minutes, slowest_tenth_ms=tail_ms))
+            dots.append(
+                Dot(candidate=request.candidate, phase=request.phase, minutes=minutes, slowest_tenth_ms=tail_ms)
+            )
         return answer
 
     asking = search.tune(surface.objective, surface.space(), peers.limits(surface))
@@ -65,13 +68,13 @@ def _draw(axes: Axes, dots: Sequence[Dot], result: Result) -> None:
             [dot.slowest_tenth_ms for dot in found],
             marker,
             markersize=size,
-            color=style.LIGHT[role],
-            markeredgecolor=style.LIGHT["page"],
+            color=page_style.LIGHT[role],
+            markeredgecolor=page_style.LIGHT["page"],
             label=name,
         )
     for phase in dict.fromkeys(dot.phase for dot in dots):
         begun = min(dot.minutes for dot in dots if dot.phase == phase)
-        axes.axvline(begun, color=style.LIGHT["limit"], linestyle=":", linewidth=1.3, zorder=1)
+        axes.axvline(begun, color=page_style.LIGHT["limit"], linestyle=":", linewidth=1.3, zorder=1)
         axes.annotate(
             phase,
             (begun, 1.0),
@@ -79,7 +82,7 @@ def _draw(axes: Axes, dots: Sequence[Dot], result: Result) -> None:
             xytext=(3, 2),
             textcoords="offset points",
             fontsize=9,
-            color=style.LIGHT["limit"],
+            color=page_style.LIGHT["limit"],
         )
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

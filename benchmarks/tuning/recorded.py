@@ -20,17 +20,17 @@ import numpy as np
 
 import report
 from raddle.cpus.topology import Machine, threads_per_core
-from raddle_operator.trials.record import Record, question
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import NodeClass
-from raddle_operator.tuning.measured import CAPACITY, Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import INSTANCES, SPIN_US, SPINNING, THREADS, Space
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.key import NodeClass
+from raddle_operator.results.objective import Kind, Objective
+from raddle_tuner.search import statistics
+from raddle_tuner.search.blocks import CAPACITY, Block, Failure, MeasurementRequest
+from raddle_tuner.search.space import INSTANCES, SPIN_US, SPINNING, THREADS, Space
+from raddle_tuner.trials.record import Record, question
 from tuning import here
 from tuning.surface import FOLDER, QUANTILES
 
-Measure = Callable[[Ask], Block | Failure]
+Measure = Callable[[MeasurementRequest], Block | Failure]
 # Outside git: models, and blocks of recordings that are not done.
 BUILD: Final = Path(__file__).resolve().parents[2] / "build" / "tuning"
 _SHAPE = (THREADS, SPINNING, INSTANCES)
@@ -75,16 +75,16 @@ class Recording:
         self._answers = dict(kept.answers)
         self.shapes_s = kept.spent_s
 
-    def measure(self, ask: Ask) -> Block | Failure:
+    def measure(self, request: MeasurementRequest) -> Block | Failure:
         """The recorded answer, else one that is measured now and recorded. Raises RecordError."""
-        if ask not in self._answers:
+        if request not in self._answers:
             begun_s = time.monotonic()
-            answer = self._measure(ask)
-            if ask.phase == _SHAPE_PHASE:
+            answer = self._measure(request)
+            if request.phase == _SHAPE_PHASE:
                 self.shapes_s += time.monotonic() - begun_s
-            self._kept.add(ask, answer, self.shapes_s)
-            self._answers[ask] = answer
-        return self._answers[ask]
+            self._kept.add(request, answer, self.shapes_s)
+            self._answers[request] = answer
+        return self._answers[request]
 
 
 def record(
@@ -203,8 +203,10 @@ def _measured(
     found: dict[Candidate, list[Block]] = {candidate: [] for candidate in candidates}
     for number in range(rounds):
         for candidate in candidates[::-1] if number % 2 else candidates:
-            ask = Ask(candidate=candidate, rate=rate, seconds=seconds / rounds, seed=number, phase=phase)
-            block = measure(ask)
+            request = MeasurementRequest(
+                candidate=candidate, rate=rate, seconds=seconds / rounds, seed=number, phase=phase
+            )
+            block = measure(request)
             if isinstance(block, Block) and block.latencies_ms:
                 found[candidate].append(block)
     return {candidate: blocks if len(blocks) == rounds else [] for candidate, blocks in found.items()}
@@ -235,17 +237,17 @@ def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
         return path
     seconds, capacity_s = (1.0, 1.0) if quick else (10.0, _CAPACITY_S)
 
-    def measure(ask: Ask) -> Block | Failure:
-        print(f"{name}: {ask.phase}: {ask.candidate.title}", file=sys.stderr, flush=True)
-        return found.measure(ask)
+    def measure(request: MeasurementRequest) -> Block | Failure:
+        print(f"{name}: {request.phase}: {request.candidate.title}", file=sys.stderr, flush=True)
+        return found.measure(request)
 
     kept_path = BUILD / f"{name}{'-quick' if quick else ''}.blocks"
     asked = question(name, found.subject.asked, found.key, found.space, budget_s=seconds, trials=found.space.size)
     kept_path.parent.mkdir(parents=True, exist_ok=True)
     with Record.of(kept_path, asked) as kept:
         recording = Recording(kept, measure)
-        ask = Ask(candidate=Candidate(), rate=None, seconds=capacity_s, seed=0, phase=CAPACITY)
-        block = recording.measure(ask)
+        request = MeasurementRequest(candidate=Candidate(), rate=None, seconds=capacity_s, seed=0, phase=CAPACITY)
+        block = recording.measure(request)
         assert isinstance(block, Block), block
         rate = float(f"{LOAD * block.throughput:.2g}")
         record(

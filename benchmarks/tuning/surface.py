@@ -20,11 +20,11 @@ import numpy as np
 import assembling
 from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning.planner import Budget
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate, Value
-from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import INSTANCES, SPIN_US, Case, Space, space
+from raddle_operator.results.candidate import Candidate, Value
+from raddle_operator.results.objective import Kind, Objective
+from raddle_tuner.search import statistics
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
+from raddle_tuner.search.space import INSTANCES, SPIN_US, Case, Space, space
 
 FOLDER = Path(__file__).parent / "surfaces"
 # The shares of the requests that are as fast as a time of a shape.
@@ -159,34 +159,36 @@ class Player:
         """A block of a new process under the objective's load. Raises KeyError for a candidate that is not there."""
         objective = self.surface.objective
         rate = None if objective.kind is Kind.THROUGHPUT else objective.rate
-        found = self.measure(Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase="", fresh=True))
+        found = self.measure(
+            MeasurementRequest(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase="", fresh=True)
+        )
         if isinstance(found, Failure):
             raise KeyError(candidate)
         return found
 
-    def measure(self, ask: Ask) -> Block | Failure:
+    def measure(self, request: MeasurementRequest) -> Block | Failure:
         """A block of the candidate."""
-        if ask.candidate not in self._times:
-            self._times[ask.candidate] = self.surface.times(ask.candidate)
-        found = self._times[ask.candidate]
+        if request.candidate not in self._times:
+            self._times[request.candidate] = self.surface.times(request.candidate)
+        found = self._times[request.candidate]
         if found is None:
             return Failure("the surface has no such candidate")
         noise, rng = self.noise, self._rng
         kept = noise.memory
         self._drift = kept * self._drift + rng.normal(0, noise.drift * math.sqrt(1 - kept * kept))
-        if ask.fresh or ask.candidate not in self._starts:
-            self._starts[ask.candidate] = rng.normal(0, noise.start)
-        factor = math.exp(self._drift + self._starts[ask.candidate] + rng.normal(0, noise.block))
+        if request.fresh or request.candidate not in self._starts:
+            self._starts[request.candidate] = rng.normal(0, noise.start)
+        factor = math.exp(self._drift + self._starts[request.candidate] + rng.normal(0, noise.block))
         disturbed = rng.random() < noise.neighbour
         self.blocks += 1
-        self.candidates.add(ask.candidate)
-        self.seconds += ask.seconds
+        self.candidates.add(request.candidate)
+        self.seconds += request.seconds
         return _block(
             *found,
-            rate=ask.rate,
-            seconds=ask.seconds,
+            rate=request.rate,
+            seconds=request.seconds,
             count=None,
-            seed=1000 * self.seed + ask.seed,
+            seed=1000 * self.seed + request.seed,
             rng=rng,
             factor=factor * (noise.slower if disturbed else 1.0),
             queued=self.surface.queued,

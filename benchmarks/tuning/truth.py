@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate, Value
-from raddle_operator.tuning.measured import Block
-from raddle_operator.tuning.objective import Kind
-from raddle_operator.tuning.space import INSTANCES, SPIN_US, SPINNING, THREADS
+from raddle_operator.results.candidate import Candidate, Value
+from raddle_operator.results.objective import Kind
+from raddle_tuner.search import statistics
+from raddle_tuner.search.blocks import Block
+from raddle_tuner.search.space import INSTANCES, SPIN_US, SPINNING, THREADS
 from tuning.peers import SECONDS, USUAL_BLOCK_S, block_s
 from tuning.surface import SHAPE, Noise, Player, Surface
 

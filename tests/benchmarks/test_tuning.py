@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
 from tuning import peers, picture, simulated, surface, truth
 
 SMALL = "small-5ms-limit2"
@@ -57,7 +57,7 @@ def test_times_between_thread_counts_lie_between_theirs(small):
 
 def test_what_a_surface_does_not_have_fails(small):
     player = surface.Player(small, surface.Noise(), 1)
-    ask = Ask(candidate=Candidate.of({"threads.intraOp": 100}), rate=None, seconds=1.0, seed=1, phase="")
+    ask = MeasurementRequest(candidate=Candidate.of({"threads.intraOp": 100}), rate=None, seconds=1.0, seed=1, phase="")
     assert isinstance(player.measure(ask), Failure)
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from load.models import SMALL, Network
 from raddle.planning.planner import Budget
-from raddle_operator.trials.record import Record
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import Case, space
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.objective import Kind, Objective
+from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
+from raddle_tuner.search.space import Case, space
+from raddle_tuner.trials.record import Record
 from tuning import here, live, olive, recorded, surface
 
 WHERE = recorded.Where(cores=4, threads_per_core=1, numa_nodes=1, l3_domains=1)
@@ -82,7 +82,7 @@ def test_a_recording_that_was_ended_goes_on_where_it_was(tmp_path):
 
 
 def test_the_minutes_of_a_recording_are_those_of_its_shapes_also_where_it_was_ended(tmp_path):
-    shape = Ask(candidate=ONE, rate=None, seconds=1.0, seed=1, phase="shape")
+    shape = MeasurementRequest(candidate=ONE, rate=None, seconds=1.0, seed=1, phase="shape")
     with Record.of(tmp_path / "blocks", {"version": 1}) as kept:
         first = recorded.Recording(kept, measured)
         first.measure(replace(shape, phase="closed"))
@@ -114,7 +114,7 @@ def test_a_site_is_measured_with_the_plan_and_without_raddle(tmp_path):
     tiny = replace(SMALL, network=Network(side=8, channels=4, layers=1))
     site = here.Site(model=tiny, limit="1")
     with here.at(site, tmp_path, repeats=0) as found:
-        ask = Ask(candidate=PLAN, rate=None, seconds=0.2, seed=1, phase="")
+        ask = MeasurementRequest(candidate=PLAN, rate=None, seconds=0.2, seed=1, phase="")
         for candidate in (PLAN, here.AGAIN, here.STOCK):
             assert isinstance(found.measure(replace(ask, candidate=candidate)), Block)
         threads = {one: found.measuring.program(one).said["threads"] for one in (PLAN, here.STOCK)}

@@ -15,7 +15,7 @@ from raddle_operator.cli import schema
 from raddle_operator.objects import tuning as tunings
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.objects.tuning import Server, Workload, results_from_object, tuning_from_object
-from raddle_operator.tuning.result import Verdict
+from raddle_operator.results.verdict import Verdict
 
 STATUS = schema.schema("InferenceTuning")["properties"]["status"]["properties"]
 

@@ -11,7 +11,7 @@ from cluster.client import APPLY_PATCH
 from raddle import env
 from raddle.machine import sysfs
 from raddle.planning import policy
-from raddle_operator.cli import manifests, plan, workloads
+from raddle_operator.cli import manifests, offline, workloads
 from raddle_operator.injection.matching import Policies
 from raddle_operator.objects.reasons import SkipReason
 
@@ -112,7 +112,7 @@ def test_its_workloads_get_all_that_the_policy_asks_for(path):
     machine = sysfs.read_machine(str(machines.path("2s16c32t")))
     known = Policies(list(workloads.read_policies(found)))
     for workload in workloads.read_workloads(found):
-        planned = plan.decide(workload, known, {env.INJECT_LABEL: "enabled"}, "node", machine)
+        planned = offline.decide(workload, known, {env.INJECT_LABEL: "enabled"}, "node", machine)
         skip = planned.decision.skip
         assert skip is None or skip.reason is SkipReason.OBSERVED
         withheld = [skip for outcome in planned.decision.containers for skip in outcome.withheld]

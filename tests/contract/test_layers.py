@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import graphlib
 import re
 import subprocess
@@ -13,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from changed import FLOORS, imports
+
 ROOT = Path(__file__).parents[2]
 RUNTIME = sorted((ROOT / "runtime").rglob("*.py"))
 OPERATOR = sorted((ROOT / "operator").rglob("*.py"))
 PACKAGE = ROOT / "operator" / "raddle_operator"
+TUNER = ROOT / "tuner" / "raddle_tuner"
 
 # Packages whose modules look at their arguments only.
 PURE = [
@@ -26,7 +28,8 @@ PURE = [
     PACKAGE / "presets",
     PACKAGE / "scanning",
     PACKAGE / "jobs",
-    PACKAGE / "tuning",
+    PACKAGE / "results",
+    TUNER / "search",
     ROOT / "runtime/raddle/planning",
     ROOT / "runtime/raddle/cpus",
 ]
@@ -35,54 +38,29 @@ NOT_PURE = {"shipped"}
 # What a decision may not look at: the clock, the process, the network, the cluster.
 IMPURE = {"kopf", "kubernetes", "aiohttp", "os", "time", "socket", "asyncio", "subprocess", "random", "uvloop"}
 LIGHT_AGENT = {"kopf", "aiohttp", "kubernetes", "orjson", "uvloop", "cryptography", "rich"}
-# The house's floors, from the ground up: each imports from itself and from those below it.
-FLOORS = ("runtime", "operator", "tools", "benchmarks", "tests")
-
-
-@functools.cache
-def imports(path, *, typing_only=True):
-    """The modules that a file imports, dotted; relative ones are not used in this project.
-
-    Without `typing_only` those below `if TYPE_CHECKING:` are left out.
-    """
-    tree = ast.parse(path.read_text())
-    left_out = set()
-    for node in ast.walk(tree) if not typing_only else ():
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            left_out.update(ast.walk(node))
-    found = set()
-    for node in set(ast.walk(tree)) - left_out:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+OURS = ("raddle", "raddle_operator", "raddle_tuner")
 
 
 def packages(path):
     return {name.partition(".")[0] for name in imports(path)}
 
 
-@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_runtime_imports_the_standard_library_only(path):
+def others(paths, allowed):
+    """What these files import that is not allowed, by file."""
+    found = {str(path.relative_to(ROOT)): packages(path) - allowed for path in paths}
+    return {path: names for path, names in found.items() if names}
+
+
+def test_the_runtime_imports_the_standard_library_only():
     # The runtimes themselves are only ever looked at once the application has imported them.
     # (sitecustomize is the name under which site imports one.)
-    assert packages(path) <= set(sys.stdlib_module_names) | {"raddle", "sitecustomize"}
+    assert others(RUNTIME, set(sys.stdlib_module_names) | {"raddle", "sitecustomize"}) == {}
 
 
-@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_runtime_never_imports_the_operator(path):
-    assert "raddle_operator" not in packages(path)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [path for folder in PURE for path in sorted(folder.rglob("*.py")) if path.stem not in NOT_PURE],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_pure_packages_look_at_their_arguments_only(path):
-    assert not packages(path) & IMPURE
+def test_pure_packages_look_at_their_arguments_only():
+    paths = [path for folder in PURE for path in folder.rglob("*.py") if path.stem not in NOT_PURE]
+    assert paths
+    assert not {str(path): used for path in paths if (used := packages(path) & IMPURE)}
 
 
 def beside(path, root):
@@ -107,7 +85,7 @@ def reachable(arrows, start):
     return found.union(*(reachable(arrows, end) for end in found))
 
 
-@pytest.mark.parametrize("root", [PACKAGE, ROOT / "runtime/raddle"], ids=["operator", "runtime"])
+@pytest.mark.parametrize("root", [PACKAGE, TUNER, ROOT / "runtime/raddle"], ids=["operator", "tuner", "runtime"])
 def test_packages_import_along_the_arrows_of_the_picture_only(root):
     arrows = drawn(root.relative_to(ROOT).parts[0])
     assert {path.name for path in root.iterdir() if (path / "__init__.py").exists()} == set(arrows)
@@ -117,7 +95,7 @@ def test_packages_import_along_the_arrows_of_the_picture_only(root):
         assert imported <= reachable(arrows, name), f"{name}: an import without an arrow"
 
 
-@pytest.mark.parametrize("root", [PACKAGE, ROOT / "runtime/raddle"], ids=["operator", "runtime"])
+@pytest.mark.parametrize("root", [PACKAGE, TUNER, ROOT / "runtime/raddle"], ids=["operator", "tuner", "runtime"])
 def test_no_modules_import_each_other_in_a_circle(root):
     files = {".".join(path.relative_to(root.parent).with_suffix("").parts): path for path in root.rglob("*.py")}
     files = {name.removesuffix(".__init__"): path for name, path in files.items()}
@@ -145,16 +123,15 @@ def test_no_files_of_the_native_shim_call_each_other_in_a_circle():
     graphlib.TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("floor", FLOORS)
-def test_no_floor_of_the_house_imports_from_one_above(floor):
-    above = {
-        path.stem
-        for name in FLOORS[FLOORS.index(floor) + 1 :]
-        for path in (ROOT / name).iterdir()
-        if path.suffix == ".py" or (path / "__init__.py").exists()
-    }
-    paths = sorted((ROOT / floor).rglob("*.py"))
-    assert not [f"{path}: {found}" for path in paths if (found := packages(path) & above)]
+def test_no_floor_of_the_house_imports_from_one_above():
+    for number, floor in enumerate(FLOORS):
+        above = {
+            path.stem
+            for name in FLOORS[number + 1 :]
+            for path in (ROOT / name).glob("*")
+            if path.suffix == ".py" or (path / "__init__.py").exists()
+        }
+        assert not [f"{path}: {used}" for path in (ROOT / floor).rglob("*.py") if (used := packages(path) & above)]
 
 
 def test_only_the_tests_of_the_benchmarks_import_these():
@@ -166,6 +143,16 @@ def test_only_the_tests_of_the_benchmarks_import_these():
 def test_nothing_is_loaded_by_the_path_of_its_file():
     sources = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py") if path != Path(__file__)]
     assert not [path for path in sources if "spec_from_file_location" in path.read_text()]
+
+
+@pytest.mark.parametrize(("process", "most"), [("webhook", 90), ("controller", None)])
+def test_processes_of_the_cluster_load_nothing_of_the_tuner(process, most):
+    program = f"import sys, raddle_operator.{process}.process; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.partition(".")[0] in OURS}
+    print(f"{process}: {len(ours)} modules of ours")
+    assert not {name for name in ours if name.startswith(("raddle_tuner", "raddle_operator.local"))}
+    assert most is None or len(ours) <= most, "what every review waits for stays small"
 
 
 def test_kopf_appears_in_the_controllers_frame_only():
@@ -192,15 +179,17 @@ def reached(start):
     found, waiting, others = set(), [start], set()
     while waiting:
         name = waiting.pop()
-        base = PACKAGE.parent if name.startswith("raddle_operator") else ROOT / "runtime"
+        base = {"raddle_operator": PACKAGE.parent, "raddle_tuner": TUNER.parent}.get(
+            name.partition(".")[0], ROOT / "runtime"
+        )
         paths = [base / (name.replace(".", "/") + ending) for ending in (".py", "/__init__.py")]
         path = next((path for path in paths if path.exists()), None)
         if path is None or path in found:
             continue  # a name in a module, or known
         found.add(path)
         used = imports(path)
-        waiting += [one for one in used if one.partition(".")[0] in ("raddle", "raddle_operator")]
-        others |= {one.partition(".")[0] for one in used} - {"raddle", "raddle_operator", "__future__"}
+        waiting += [one for one in used if one.partition(".")[0] in OURS]
+        others |= {one.partition(".")[0] for one in used} - {*OURS, "__future__"}
     return others - set(sys.stdlib_module_names)
 
 
@@ -214,9 +203,9 @@ def reached(start):
         ("agent", "raddle_operator.agent.process"),
         ("operator", "raddle_operator.controller.process"),
         ("operator", "raddle_operator.webhook.process"),
-        ("tune", "raddle_operator.cli.tune.command"),
-        ("tune", "raddle_operator.cli.tuned.command"),
-        ("tune", "raddle_operator.cli.analyze.command"),
+        ("tuner-cli", "raddle_tuner.commands.tune.command"),
+        ("tuner-cli", "raddle_tuner.commands.result.command"),
+        ("tuner-cli", "raddle_tuner.commands.analyze.command"),
     ],
 )
 def test_anyone_who_installs_an_extra_has_what_its_commands_import(extra, start):
@@ -226,26 +215,30 @@ def test_anyone_who_installs_an_extra_has_what_its_commands_import(extra, start)
 
 def test_the_tuner_loads_no_package_that_its_image_has_not():
     # It imports modules of the command line, which import more than that only where a cluster or a file is read.
-    loads = "import sys, raddle_operator.cli.tuner; print(*sys.modules)"
+    loads = "import sys, raddle_tuner.commands.tuner; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True).stdout.split()
-    others = {name for extra in ("cli", "operator", "agent", "tune") for name in asked(extra)} - asked("tuner")
+    others = {name for extra in ("cli", "operator", "agent", "tuner-cli") for name in asked(extra)} - asked("tuner")
     assert not others.intersection(loaded)
 
 
 def asked(extra):
-    """The packages of an extra, with those of the extras that it has itself."""
-    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    """The packages of an extra, with those of the extras that it has itself; "tuner" are those of the tuner's wheel."""
+    own, tuner = (tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in ("", "tuner"))
+    optional = own["optional-dependencies"] | {
+        "tuner": tuner["dependencies"],
+        "tuner-cli": [*tuner["dependencies"], *tuner["optional-dependencies"]["cli"]],
+    }
     found = set()
     for line in optional[extra]:
         name, below = re.match(r"([a-z0-9-]+)(?:\[(.*)\])?", line).groups()
-        found |= {name} if name != "raddle" else set().union(*map(asked, below.split(",")))
+        found |= {name} if name != "raddle" else set().union(*map(asked, below.split(",") if below else ()))
     return found
 
 
-@pytest.mark.parametrize("root", ["operator", "runtime", "tests", "tests/raddle", "tests/raddle_operator"])
-def test_source_roots_and_test_folders_are_no_packages(root):
+def test_source_roots_and_test_folders_are_no_packages():
     # operator/__init__.py would shadow the standard library's operator module.
-    assert not (ROOT / root / "__init__.py").exists()
+    roots = [ROOT / name for name in (*FLOORS, "tests/raddle", "tests/raddle_operator")]
+    assert not [root for root in roots if (root / "__init__.py").exists()]
 
 
 def test_runtime_files_parse_as_python_3_8():

@@ -16,7 +16,6 @@ from raddle.machine.document import (
 )
 from raddle.machine.sysfs import read_machine
 from raddle.machine.tree import MAX_PROBLEMS
-from raddle.process.cgroup import ResourceLimits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topology.md").read_text()
 
@@ -67,7 +66,7 @@ def rows(heading):
 
 
 def test_every_key_has_a_row_and_every_row_a_key():
-    document = to_document(FULL, ResourceLimits(cpuset=0b0011, quota_cpus=1.5))
+    document = to_document(FULL, 0b0011, 1.5)
     assert rows("## Keys").keys() == keys(document)
 
 

@@ -1,4 +1,4 @@
-"""A real HPA and VPA's real recommender on a real node, without Raddle and with it (`make e2e-autoscaling`).
+"""A real HPA and VPA's real recommender on a real node, without Raddle and with it (`make e2e ARGS="-m autoscaling"`).
 
 The same pod gets the same requests in both. The figures are printed; none of them is judged, but for the threads.
 """
@@ -45,7 +45,7 @@ def written(request, record_property):
     def write(section, table):
         record_property(f"e2e {section}", "\n\n" + table)
         if request.config.getoption("--write"):
-            line = f'By `make e2e-autoscaling ARGS="-k {section} --write"` on {where}:'
+            line = f'By `make e2e ARGS="-m autoscaling -k {section} --write"` on {where}:'
             report.write_section(section, f"{line}\n\n{table}", DOCUMENT)
 
     return write

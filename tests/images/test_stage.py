@@ -95,7 +95,7 @@ def test_no_process_of_ours_asks_for_what_is_pruned():
 def test_the_tuner_needs_no_tests_of_its_packages():
     program = """if True:
         import sys
-        import raddle_operator.cli.tuner, raddle_operator.trials.http_load, raddle_operator.trials.runner_load
+        import raddle_tuner.commands.tuner, raddle_tuner.trials.http_load, raddle_tuner.trials.runner_load
         print([name for name in sys.modules if ".tests" in name])
     """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

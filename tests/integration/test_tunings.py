@@ -35,8 +35,8 @@ from raddle_operator.kube import (
     Unavailable,
 )
 from raddle_operator.kube.leader import Timing
-from raddle_operator.tuning.result import Verdict
-from raddle_operator.tuning.summary import Failed, to_text
+from raddle_operator.results.summary import Failed, to_text
+from raddle_operator.results.verdict import Verdict
 
 pytestmark = pytest.mark.cluster
 

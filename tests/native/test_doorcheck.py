@@ -1,4 +1,4 @@
-"""A sample of what `make door` starts, and what it would say of a door that did harm."""
+"""A sample of what `python -m doorcheck` starts, and what it would say of a door that did harm."""
 
 import shutil
 import subprocess
@@ -36,6 +36,7 @@ def possible():
         pytest.skip(reason)
 
 
+@pytest.mark.matrix
 def test_programs_do_behind_the_door_what_they_do_without_it():
     possible()
     command = [sys.executable, "-m", "doorcheck", "--starts", "250", "--seconds", "1"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raddle import env
-from raddle_operator.cli import manifests, plan, workloads
+from raddle_operator.cli import manifests, offline, plan, workloads
 from raddle_operator.injection.matching import Policies
 from raddle_operator.presets.rows import presets
 
@@ -20,7 +20,7 @@ def planned(chart):
     policies = Policies(list(workloads.read_policies(manifests.load([str(EXAMPLES / chart)]))))
     found = workloads.read_workloads(manifests.load([str(CHARTS / chart)]))
     opted_in = {env.INJECT_LABEL: "enabled"}
-    all_of_it = {one.title: plan.as_json(plan.decide(one, policies, opted_in, None, None)) for one in found}
+    all_of_it = {one.title: plan.as_json(offline.decide(one, policies, opted_in, None, None)) for one in found}
     return {title: one["containers"][0] for title, one in all_of_it.items() if len(one["containers"]) == 1}
 
 

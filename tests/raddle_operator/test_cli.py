@@ -30,7 +30,7 @@ from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests, processes, why
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.objects.policy import policy_from_object
-from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.results.candidate import Candidate
 from raddle_operator.webhook.settings import WebhookSettings
 
 POLICY = """\
@@ -605,12 +605,16 @@ def test_plan_lists_the_literals_that_it_would_set(run):
 @pytest.mark.parametrize(
     ("missing", "arguments", "said"),
     [
-        ("onnx", ["tune", "--help"], "raddle tune needs onnx, which is not installed: pip install 'raddle[tune]'"),
-        ("scipy", ["tune", "--help"], "raddle tune needs scipy, which is not installed: pip install 'raddle[tune]'"),
+        ("onnx", ["tune", "--help"], "raddle tune needs onnx, which is not installed: pip install 'raddle-tuner[cli]'"),
+        (
+            "scipy",
+            ["tune", "--help"],
+            "raddle tune needs scipy, which is not installed: pip install 'raddle-tuner[cli]'",
+        ),
         (
             "onnx",
             ["analyze", __file__],
-            "raddle analyze needs onnx, which is not installed: pip install 'raddle[tune]'",
+            "raddle analyze needs onnx, which is not installed: pip install 'raddle-tuner[cli]'",
         ),
         (
             "rich",
@@ -628,7 +632,7 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(missing, argu
     program = "import sys; sys.modules[sys.argv.pop(1)] = None; from raddle_operator.cli import main; main()"
     command = [sys.executable, "-c", program, missing, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {said}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {said}\n")
 
 
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path):

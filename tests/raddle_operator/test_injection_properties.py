@@ -27,8 +27,8 @@ from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME
 from raddle_operator.objects.pods import EXTENDED, ORIGINAL
 from raddle_operator.objects.policy import policy_from_object
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.objective import Kind, Objective
 
 NEW = replace(SHIM, config_map="raddle-shim-new")
 SETTINGS = st.sampled_from(

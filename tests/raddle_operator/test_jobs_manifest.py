@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -11,17 +10,17 @@ from support.measured import DIGEST, WINNER, tuning_object
 from support.tunings import SERVER, tuning
 
 from cluster import objects
-from raddle_operator.cli.tuner import _budget as counts_with
 from raddle_operator.injection import shipped
 from raddle_operator.injection.budget import container_budget, is_guaranteed, pod_resources
 from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.jobs import supervisor
+from raddle_operator.jobs.changes import Start
 from raddle_operator.jobs.manifest import FOLDER, Settings, Wanted, manifest
-from raddle_operator.jobs.plan import Start
 from raddle_operator.jobs.run import job_from_object, job_name
 from raddle_operator.jobs.template import template_of
 from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.quantities import parse
-from raddle_operator.trials import pod
+from raddle_tuner.commands.tuner import _budget as counts_with
 
 SETTINGS = Settings(image="registry.example/raddle-tuner:1", command=("/bin/sh", "-c", "kill $$"))
 DELIVERY = ShimDelivery(
@@ -257,8 +256,8 @@ def test_the_tuner_counts_the_cpus_that_the_workloads_pods_count(own, of_pod, ot
 
 
 def test_the_measured_container_takes_orders_where_the_tuner_gives_them():
-    spec = pod_spec(made(settings=Settings(image="tuner", command=tuple(pod.command(Path(FOLDER))))))
-    assert spec["initContainers"][-1]["command"] == [part.replace("$", "$$") for part in pod.command(Path(FOLDER))]
+    spec = pod_spec(made(settings=Settings(image="tuner", command=supervisor.command(FOLDER))))
+    assert spec["initContainers"][-1]["command"] == [part.replace("$", "$$") for part in supervisor.command(FOLDER)]
     assert FOLDER in {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.measured import DIGEST, outcome
 
 from raddle_operator.jobs.run import State, job_from_object, job_name, pod_from_object, run_of
-from raddle_operator.tuning.summary import Failed, to_text
+from raddle_operator.results.summary import Failed, to_text
 
 NAME = job_name("ranker", "tuning-uid", 3, "a", 2)
 TIME = "2027-01-15T08:00:00Z"

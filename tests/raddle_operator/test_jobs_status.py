@@ -11,12 +11,12 @@ from support.measured import BIG, NOW_S, SMALL, WINNER, nodes, outcome, places_o
 
 from raddle_operator.cli import schema
 from raddle_operator.controller.status import with_times
+from raddle_operator.jobs.changes import JobChanges, TuningInputs, decide, stopped
 from raddle_operator.jobs.places import Places
-from raddle_operator.jobs.plan import Plan, World, decide, stopped
 from raddle_operator.jobs.run import State
 from raddle_operator.jobs.status import known, taken_until_s, tuning_status, unfinished
 from raddle_operator.jobs.template import RefusedError
-from raddle_operator.tuning.result import BoundTest, Interval, Verdict
+from raddle_operator.results.verdict import BoundTest, Interval, Verdict
 
 IMAGE = "registry.example/app:1"
 MACHINES = {"a": BIG, "b": BIG}
@@ -29,8 +29,8 @@ def seen(*rounds, machines=MACHINES, refused=None, **spec):
     there, _ = nodes(**machines)
     found = places_of(tuned, **machines)
     for runs in ([], *rounds):
-        world = World(known=known(status, 1), places=found, nodes=there, runs=runs, now_s=NOW_S)
-        plan = decide(tuned, world) if refused is None else stopped(tuned, world)
+        inputs = TuningInputs(known=known(status, 1), places=found, nodes=there, runs=runs, now_s=NOW_S)
+        plan = decide(tuned, inputs) if refused is None else stopped(tuned, inputs)
         status = tuning_status(plan, generation=1, places=None if refused else found, refused=refused)
     status["conditions"] = with_times(status["conditions"], {}, 1, NOW_S)
     jsonschema.validate(
@@ -190,13 +190,17 @@ def test_what_can_not_be_carried_out_says_why_and_what_to_do():
     ],
 )
 def test_without_a_node_it_can_not_be_carried_out(left_out, reason):
-    status = tuning_status(Plan(classes=()), generation=1, places=Places(classes={}, left_out=left_out), refused=None)
+    status = tuning_status(
+        JobChanges(classes=()), generation=1, places=Places(classes={}, left_out=left_out), refused=None
+    )
     assert conditions(status)["Accepted"] == ("False", reason)
 
 
 def test_the_image_is_the_measured_one_whatever_has_become_of_the_workload():
     measured = seen(BETTER[:1], BETTER)
-    left = stopped(tuning_object(), World(known=known(measured, 1), places=NOWHERE, nodes={}, runs=[], now_s=NOW_S))
+    left = stopped(
+        tuning_object(), TuningInputs(known=known(measured, 1), places=NOWHERE, nodes={}, runs=[], now_s=NOW_S)
+    )
     gone = RefusedError("WorkloadNotFound", "there is no deployment/ranker")
     kept = tuning_status(left, generation=1, places=None, refused=gone)
     assert [status["classes"][0]["key"]["image"] for status in (measured, kept)] == [IMAGE, IMAGE]

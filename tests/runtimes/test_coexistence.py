@@ -13,7 +13,7 @@ from support.runtimes import door_lab, shim_lab
 from raddle import env
 from runtimes import pythons
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 ONNXRUNTIME = "onnxruntime==1.31.1"
 PLAN = "v=1;intra=1;inter=1;spin=never;mode=sequential;aff=none"

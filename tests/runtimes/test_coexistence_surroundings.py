@@ -11,7 +11,7 @@ from support.runtimes import shim_lab, torch_lab
 from raddle import env
 from runtimes import pythons
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none"
 APP = """

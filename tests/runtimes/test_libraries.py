@@ -10,7 +10,7 @@ from support.runtimes.libraries_lab import OWN, said
 from raddle import env
 from runtimes import pythons
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 CPUS = len(os.sched_getaffinity(0))
 PLAN = "v=1;intra=1;omp=1;spin=never"
@@ -82,7 +82,7 @@ def test_what_a_library_got_is_in_the_report(models, mounted, tmp_path):
     assert [(one["runtime"], one["effective"]) for one in report["sessions"]] == [("hnswlib", {"intra": 1})]
 
 
-# What openvino's own extension has of it; the real one is 60 MB, and is in `make servers`.
+# What openvino's own extension has of it; the real one is 60 MB, and is in tests/servers.
 OPENVINO = """
 import json
 class Core:

@@ -10,6 +10,7 @@ from raddle import env
 
 pytestmark = [
     pytest.mark.runtime,
+    pytest.mark.matrix,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a pool of one has no threads to count"),
     # A release of today is fetched first.
     pytest.mark.timeout(900),

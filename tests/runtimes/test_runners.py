@@ -17,16 +17,16 @@ from support import tiny_models
 from support.runtimes import torch_lab
 
 from native import build
-from raddle_operator.cli.run import container, for_everything
+from raddle_operator.cli.offline import container, for_everything
 from raddle_operator.local.container import Container
 from raddle_operator.objects.policy import policy_from_object
-from raddle_operator.trials import inputs, models, programs
-from raddle_operator.trials.load import Offer
-from raddle_operator.trials.programs import TrialError
-from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.trials import inputs, models, programs
+from raddle_tuner.trials.load import LoadSpec
+from raddle_tuner.trials.programs import TrialError
 from runtimes import fetching, libonnxruntime, nodejs
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 # numpy's name of a type -> ONNX's.
 TYPES = {
@@ -87,7 +87,7 @@ def started(runner, model, tmp_path, given=NOTHING, instances=1, arrays=None, **
 
 
 def asked(program, seconds=0.02):
-    with program.caller.offered(Offer(rate=None, seconds=seconds)) as seen_at_end:
+    with program.caller.offered(LoadSpec(rate=None, seconds=seconds)) as seen_at_end:
         return seen_at_end()
 
 

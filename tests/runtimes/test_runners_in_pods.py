@@ -8,16 +8,16 @@ import pytest
 from support import tiny_models, tuning_pods
 
 from raddle.machine import sysfs
-from raddle_operator.analysis import subject as subjects
 from raddle_operator.local.container import Container
-from raddle_operator.trials import models
-from raddle_operator.trials.base import Base
-from raddle_operator.trials.measuring import Measuring
-from raddle_operator.trials.pod import Pod
-from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.results.candidate import Candidate
+from raddle_tuner.analysis import subject as subjects
+from raddle_tuner.trials import models
+from raddle_tuner.trials.base import Base
+from raddle_tuner.trials.measuring import Measuring
+from raddle_tuner.trials.pod import Pod
 from runtimes import libonnxruntime, nodejs
 
-pytestmark = pytest.mark.runtime
+pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 NOTHING = Container(cpus=None, variables={}, mounts=(), notes=())
 
 

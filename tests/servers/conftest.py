@@ -1,4 +1,4 @@
-"""`make servers`: the made-up machine that the rows share, and what is kept of what was seen."""
+"""The tests of servers (`make matrix`): the made-up machine that the rows share, and what is kept of what was seen."""
 
 import pytest
 from support.runtimes import libraries_lab, shim_lab

@@ -12,11 +12,6 @@ def test_no_two_rows_have_one_name():
     assert len(names) == len(set(names))
 
 
-def test_the_readmes_rows_have_places_of_their_own():
-    places = [row.top for row in ROWS if row.top is not None]
-    assert len(places) == len(set(places))
-
-
 def test_what_is_recorded_says_of_the_rows_what_they_say():
     said = {row.name: words(row) for row in ROWS}
     for recorded in json.loads(FILE.read_text())["rows"]:

@@ -8,11 +8,11 @@ from typing import Any
 from raddle_operator.jobs.places import Node, places
 from raddle_operator.jobs.run import Job, Run, State
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import Key, NodeClass
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import Interval, Verdict
-from raddle_operator.tuning.summary import Summary
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.key import Key, NodeClass
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.summary import Summary
+from raddle_operator.results.verdict import Interval, Verdict
 from support.tunings import tuning
 
 NOW_S = 1_800_000_000

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from cluster import local_container
-from raddle_operator.trials import pod
+from raddle_operator.jobs import supervisor
 
 UID = 10123
 SHELLS: Mapping[str, Sequence[str]] = {
@@ -58,7 +58,7 @@ def container(
         mounts = {tempfile.gettempdir(): Path(tempfile.gettempdir())}
         if shim is not None:
             mounts["/opt/raddle"] = shim
-        command = ["env", f"--chdir={cwd or '/'}", "sh", *pod.command(shared)[1:]]
+        command = ["env", f"--chdir={cwd or '/'}", "sh", *supervisor.command(str(shared))[1:]]
         environment = {**os.environ, **(variables or {}), "PATH": path}
         with local_container.container(command, environment, user=UID, mounts=mounts) as parent:
             while not (children := psutil.Process(parent.pid).children()):

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from raddle.cpus.topology import Machine
 from raddle.planning.kinds import PolicyError
 from raddle_operator.objects.tuning import TuningResults, results_from_object
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.document import Tuning
-from raddle_operator.tuning.figure import FIGURES
-from raddle_operator.tuning.key import Key, NodeClass
-from raddle_operator.tuning.measured import Block
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import BoundTest, Interval, Result, Trial, Verdict
-from raddle_operator.tuning.summary import Summary, to_text
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.key import Key, NodeClass
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.summary import Summary, to_text
+from raddle_operator.results.verdict import FIGURES, BoundTest, Interval, Verdict
+from raddle_tuner.search.blocks import Block
+from raddle_tuner.search.document import TuningResult
+from raddle_tuner.search.result import Result, Trial
 from support.machines import of_size
 
 Object = dict[str, Any]
@@ -248,4 +248,4 @@ results = st.builds(
     remarks=st.lists(texts, max_size=3).map(tuple),
     capacity=maybe(positive),
 )
-tunings = st.builds(Tuning, name=texts, finished=texts, key=keys, result=results, planned=candidates)
+tunings = st.builds(TuningResult, name=texts, finished=texts, key=keys, result=results, planned=candidates)

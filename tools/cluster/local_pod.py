@@ -1,4 +1,4 @@
-"""A pod's containers as processes of this machine, where no kubelet runs: what `make demo-tune` and tests look at.
+"""A pod's containers as processes of this machine, where no kubelet runs: what `make demo ARGS=tune` and tests look at.
 
 Each is a local_container with the pod's volumes where it mounts them, and the environment that a kubelet would make
 (kubelet_env). The pod's status says what a kubelet would say of it.

@@ -34,7 +34,7 @@ _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _WAIT_S: Final = 360.0
 
 
-@click.command(epilog="\b\nExamples:\n  make demo-tune\n  make demo-tune ARGS='--output /tmp/tuned'")
+@click.command(epilog="\b\nExamples:\n  make demo ARGS=tune\n  make demo ARGS='tune --output /tmp/tuned'")
 @click.option(
     "--output", "folder", type=click.Path(path_type=Path), default=Path("build/demo"), show_default=True,
     help="Where the page goes.",
@@ -153,9 +153,9 @@ def page(log: str, folder: Path) -> None:
     """Shows what the tuner's log says, and writes the page of it."""
     report = folder / "tuned.html"
     console.print(
-        f"[bold]$[/] kubectl logs -n {NAMESPACE} -l {TUNING_LABEL} -c {TUNER} | raddle tuned - --report {report}"
+        f"[bold]$[/] kubectl logs -n {NAMESPACE} -l {TUNING_LABEL} -c {TUNER} | raddle result - --report {report}"
     )
-    command = [sys.executable, "-m", "raddle_operator", "tuned", "-", "--report", str(report)]
+    command = [sys.executable, "-m", "raddle_operator", "result", "-", "--report", str(report)]
     subprocess.run(command, input=log, text=True, check=True)
 
 

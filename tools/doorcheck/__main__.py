@@ -1,4 +1,4 @@
-"""Starts programs of this machine with the door and without it, and compares: `python -m doorcheck` (`make door`).
+"""Starts programs of this machine with the door and without it, and compares: `python -m doorcheck`.
 
 Each is called with --version and --help, in four ways: with the variables of a governed container or without, with an
 empty environment, and watched at its end for its open descriptors. Standard output, standard error, exit status and

@@ -44,9 +44,9 @@ BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"
 VENV_IMAGE = "raddle-e2e-venv:1"
 NODE_IMAGE = "raddle-e2e-node:1"
-RADDLE_EXTRAS = ("operator", "agent", "cli", "tune")
-APP_EXTRAS = ("ort",)
-SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
+RADDLE_PACKAGES = ("raddle[operator,agent,cli]", "raddle-tuner[cli]")
+APP_PACKAGES = ("raddle[ort]",)
+SOURCES = ("operator", "runtime", "tuner", "crds", "pyproject.toml")
 PYTHON = f"/{contents.PYTHON}"
 VENV = "/venv"
 VENV_PYTHON = f"{VENV}/bin/python"
@@ -64,7 +64,7 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     """
     if exported == BUILD:
         exported = _built(progress)
-    source = _packages(APP_EXTRAS) + _text(APP, Path(guest_threads.__file__), Path(model.__file__))
+    source = _packages(APP_PACKAGES) + _text(APP, Path(guest_threads.__file__), Path(model.__file__))
     app = _kept("app", source, "the application's image", _make_app, progress)
     others = [app / "app.tar", app / "venv.tar", app / "pause.tar"]
     if not features.without_nodejs():
@@ -81,27 +81,24 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
             given.append(_shim(progress))
         progress.say(f"Raddle's images, as users get them: {', '.join(path.stem for path in given)}")
         return [*given, *others], AGENT_IMAGE if agent else ""
-    base = _kept("base", _packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
+    base = _kept("base", _packages(RADDLE_PACKAGES), "the base of Raddle's image", _make_base, progress)
     make_raddle = functools.partial(_make_raddle, base=base / "base.layer")
-    raddle = _kept("raddle", _packages(RADDLE_EXTRAS) + _sources(), "Raddle's image", make_raddle, progress)
+    raddle = _kept("raddle", _packages(RADDLE_PACKAGES) + _sources(), "Raddle's image", make_raddle, progress)
     progress.say("Raddle's images are made of the developer's environment (--images build: as users get them)")
     return [raddle / "raddle.tar", raddle / "tuner.tar", _shim(progress), *others], ""
 
 
-def distributions(extras: Iterable[str]) -> list[str]:
-    """What `raddle[extras]` and all that it needs are called, without raddle itself, in this environment."""
-    found: set[str] = set()
-    asked = [("raddle", frozenset(extras))]
+def distributions(wanted: Iterable[str]) -> list[str]:
+    """What these requirements and all that they need are called, without Raddle's own, in this environment."""
+    asked = {(need.name, frozenset(need.extras)) for need in map(Requirement, wanted)}
+    known: set[tuple[str, frozenset[str]]] = set()
     while asked:
-        name, wanted = asked.pop()
-        for text in metadata.requires(name) or []:
-            need = Requirement(text)
-            applies = [need.marker is None or need.marker.evaluate({"extra": extra}) for extra in ("", *wanted)]
-            name = canonicalize_name(need.name)
-            if any(applies) and name not in found:
-                found.add(name)
-                asked.append((name, frozenset(need.extras)))
-    return sorted(found - {"raddle"})
+        name, extras = asked.pop()
+        known.add((name, extras))
+        for need in map(Requirement, metadata.requires(name) or []):
+            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+                asked |= {(canonicalize_name(need.name), frozenset(need.extras))} - known
+    return sorted({name for name, _ in known} - {"raddle", "raddle-tuner"})
 
 
 def _built(progress: Progress) -> Path:
@@ -140,8 +137,8 @@ def _sources() -> str:
     )
 
 
-def _packages(extras: Iterable[str]) -> str:
-    return sys.version + "".join(f"{name} {metadata.version(name)}\n" for name in distributions(extras))
+def _packages(wanted: Iterable[str]) -> str:
+    return sys.version + "".join(f"{name} {metadata.version(name)}\n" for name in distributions(wanted))
 
 
 def _node_program() -> Path:
@@ -155,7 +152,7 @@ def _text(*sources: Path) -> str:
 
 def _make_base(home: Path) -> None:
     root = home / "root"
-    contents.python(root, distributions(RADDLE_EXTRAS))
+    contents.python(root, distributions(RADDLE_PACKAGES))
     _compile(root)
     archive.layer(root, home / "base.layer")
     shutil.rmtree(root)
@@ -164,12 +161,13 @@ def _make_base(home: Path) -> None:
 def _make_raddle(home: Path, base: Path) -> None:
     root = home / "root"
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(home)]
-    done = subprocess.run([*command, str(REPOSITORY)], check=False, capture_output=True, text=True)
+    command += [str(REPOSITORY), str(REPOSITORY / "tuner")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise E2EError(f"the wheel of Raddle can't be built: {done.stderr[-800:]}")
-    (wheel,) = home.glob("raddle-*.whl")
-    with zipfile.ZipFile(wheel) as files:
-        files.extractall(root / contents.SITE_PACKAGES)
+        raise E2EError(f"the wheels of Raddle can't be built: {done.stderr[-800:]}")
+    for wheel in home.glob("raddle*.whl"):
+        with zipfile.ZipFile(wheel) as files:
+            files.extractall(root / contents.SITE_PACKAGES)
     _compile(root)
     entrypoint = [PYTHON, "-m", "raddle_operator"]
     layers = [base, archive.layer(root, home / "raddle.layer")]
@@ -193,7 +191,7 @@ def _make_shim(home: Path) -> None:
 
 def _make_app(home: Path) -> None:
     root = home / "root"
-    contents.python(root, distributions(APP_EXTRAS))
+    contents.python(root, distributions(APP_PACKAGES))
     (root / "app").mkdir()
     shutil.copy(APP, root / "app" / "app.py")
     # As the application imports it.

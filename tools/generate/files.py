@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import machines
-from generate import chart, crds, dashboard, keys
+from generate import chart, crds, dashboard, keys, supported
 from generate.docs import (
     apireference,
     chartvalues,
@@ -41,7 +41,7 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     REFERENCE / "skip-reasons.md": skipreasons.render,
     reach.PAGE: reach.page,
     REFERENCE / "servers.md": servers.page,
-    servers.README: servers.readme,
+    REFERENCE / "supported.md": supported.page,
     **{PICTURES / f"{name}.svg": partial(machinepictures.picture, name) for name in machines.names()},
     PICTURES / "example.svg": machinepictures.example,
     PICTURES / "README.md": machinepictures.page,

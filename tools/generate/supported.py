@@ -1,21 +1,22 @@
-"""The README's tables of runtimes and of Kubernetes versions, made of what the tests proved in the real ones.
+"""docs/reference/supported.md: runtimes and Kubernetes versions, made of what the tests proved in the real ones.
 
     python -m generate.supported            the tables of the last test run
-    python -m generate.supported --write    ... into the README and docs/reference/supported.json
-    python -m generate.supported --check    status 1 where the README and the last test run disagree
+    python -m generate.supported --write    ... into supported.json; then `make generate` writes the page
+    python -m generate.supported --check    status 1 where the last test run proved what the page lacks
 
-A test notes what it proves (the fixture `proves` of tests/conftest.py);
-what passed is in build/proofs.json after a run, `make test` or `make chart-versions`.
-A runtime or version that could not be had on this machine is not in it, and what is told of it stays.
+A test notes what it proves (the fixture `proves` of tests/conftest.py); what passed is in build/proofs.json.
+`make test` tries the oldest and the newest release of each runtime, `make matrix` every one. A runtime or version that
+could not be had on this machine is not in it, and what was proven of it before stays.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import report
@@ -23,7 +24,25 @@ from report import ROOT
 
 PROOFS = ROOT / "build" / "proofs.json"
 SUPPORTED = ROOT / "docs" / "reference" / "supported.json"
-README = ROOT / "README.md"
+HEADER = """\
+<!-- Made by `make generate` (tools/generate/supported.py) from
+supported.json, which `make matrix` writes: edit neither. -->
+
+# Supported runtimes and Kubernetes versions
+
+Each cell was proven in the real runtime or on the real API server, in the versions of its row: threads, their CPUs and
+CPU time as the kernel counts them, and what the runtime itself says. An empty cell is not tested, or not available
+there. `make test` tries the oldest and the newest release of each runtime, `make matrix` all of them; this
+was proven on {date}. Real servers: [servers](servers.md).
+
+## Kubernetes
+
+From 1.30 on. With a kubelet and containerd: [on real nodes](../how-to/try-on-real-nodes.md).
+
+{kubernetes}
+## Runtimes
+
+{runtimes}"""
 KUBERNETES = "Kubernetes"
 
 CONTROLS = (
@@ -64,22 +83,22 @@ def read(path: Path) -> set[Proof]:
     return found
 
 
-def skipped() -> int:
-    """How many tests the last run skipped."""
-    return int(json.loads(PROOFS.read_text()).get("skipped", 0))
-
-
-def merged(told: set[Proof], proven: set[Proof]) -> set[Proof]:
-    """What the last run proved, and what is told of the versions that it did not have."""
+def merged(known: set[Proof], proven: set[Proof]) -> set[Proof]:
+    """What the last run proved, and what was known of the versions that it did not have."""
     ran = {(runtime, version) for runtime, version, _ in proven}
-    return proven | {proof for proof in told if proof[:2] not in ran}
+    return proven | {proof for proof in known if proof[:2] not in ran}
 
 
-def sections(proofs: Collection[Proof]) -> dict[str, str]:
-    """The README's sections by the names of their markers; one without proofs is left out."""
+def page() -> str:
+    """The page, as Markdown."""
+    proofs, date = read(SUPPORTED), json.loads(SUPPORTED.read_text())["date"]
+    return HEADER.format(date=date, **tables(proofs))
+
+
+def tables(proofs: set[Proof]) -> dict[str, str]:
+    """The table of Kubernetes versions, and those of runtimes."""
     clusters = {proof for proof in proofs if proof[0] == KUBERNETES}
-    found = {"supported": table(set(proofs) - clusters), "kubernetes": kubernetes_table(clusters)}
-    return {name: text for name, text in found.items() if text}
+    return {"kubernetes": kubernetes_table(clusters), "runtimes": table(proofs - clusters)}
 
 
 def kubernetes_table(proofs: Iterable[Proof]) -> str:
@@ -154,51 +173,43 @@ def main() -> int:
     """Print, write or check; see the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--write", action="store_true", help="into the README and docs/reference/supported.json")
-    chosen.add_argument("--check", action="store_true", help="fail where they disagree with the last test run")
+    chosen.add_argument("--write", action="store_true", help="into docs/reference/supported.json, with today's date")
+    chosen.add_argument("--check", action="store_true", help="fail where it lacks what the last test run proved")
     arguments = parser.parse_args()
-    proven, told = read(PROOFS), read(SUPPORTED)
+    proven, known = read(PROOFS), read(SUPPORTED)
     if not proven:
         print("no test run has proven anything yet: make test", file=sys.stderr)
         return 1
-    now = merged(told, proven)
-    if arguments.write:
-        SUPPORTED.write_text(report.folded_json({"proven": sorted(now)}) + "\n")
-        for name, text in sections(now).items():
-            report.write_section(name, text, README)
+    if arguments.check:
+        return check(proven, known)
+    now = merged(known, proven)
+    if not arguments.write:
+        print("\n".join(tables(now).values()), end="")
         return 0
-    if not arguments.check:
-        print("\n".join(sections(now).values()), end="")
-        return 0
-    return check(proven, told, README.read_text(), skipped=skipped())
-
-
-def check(proven: set[Proof], told: set[Proof], readme: str, *, skipped: int) -> int:
-    """1 where the tables miss something that this run proved, or tell of something that it did not; says what.
-
-    Versions that only this machine has are no fault of theirs, nor is what was not proven where tests were skipped.
-    """
-    known, here = ({proof[:2] for proof in proofs} for proofs in (told, proven))
-    missing = sorted(proof for proof in proven - told if proof[:2] in known)
-    gone = sorted(proof for proof in told - proven if proof[:2] in here)
-    # `make chart-versions` tries no runtime.
-    tried = {runtime == KUBERNETES for runtime, _ in here}
-    untried = sorted(pair for pair in known - here if (pair[0] == KUBERNETES) in tried)
-    for words, found in (
-        ("proven, but not in the README's tables", missing),
-        ("in the README's tables, not proven now", gone),
-        ("proven on this machine, of a version that the tables do not have", sorted(here - known)),
-        ("in the tables, not tried on this machine", untried),
-    ):
-        if found:
-            print(f"{words}: {'; '.join(' '.join(names) for names in found)}")
-    stale = any(text not in readme for text in sections(told).values())
-    if stale:
-        print("the README's tables are not those of docs/reference/supported.json")
-    if missing or stale or (gone and not skipped):
-        print("python -m generate.supported --write brings them up to date")
-        return 1
+    _say("no longer proven", known - now)
+    date = dt.datetime.now(dt.UTC).date().isoformat()
+    SUPPORTED.write_text(report.folded_json({"date": date, "proven": sorted(now)}) + "\n")
     return 0
+
+
+def check(proven: set[Proof], known: set[Proof]) -> int:
+    """1 where the tables lack what this run proved of a version that they have; says what.
+
+    Versions that only this machine has are no fault of theirs.
+    """
+    versions = {proof[:2] for proof in known}
+    missing = {proof for proof in proven - known if proof[:2] in versions}
+    _say("proven, but not in docs/reference/supported.md", missing)
+    _say("proven on this machine, of a version that the tables do not have", {proof[:2] for proof in proven} - versions)
+    if missing:
+        print("make matrix, or python -m generate.supported --write && make generate, brings them up to date")
+    return 1 if missing else 0
+
+
+def _say(words: str, proofs: Iterable[tuple[str, ...]]) -> None:
+    lines = sorted(" ".join(proof) for proof in proofs)
+    if lines:
+        print(f"{words}: {'; '.join(lines)}")
 
 
 if __name__ == "__main__":

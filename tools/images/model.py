@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "images"
 # What the Dockerfiles' build stages read; .dockerignore names the same.
 CONTEXT: Final = (
-    *("LICENSE", "README.md", "crds", "images", "operator", "pyproject.toml", "runtime"),
+    *("LICENSE", "README.md", "crds", "images", "operator", "pyproject.toml", "runtime", "tuner"),
     *("tools/native", "tools/unavailable.py"),
 )
 _MADE: Final = frozenset({"__pycache__", "_native"})

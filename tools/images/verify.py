@@ -19,7 +19,7 @@ _PROCESSES: Final = (
 )
 _USER: Final = "import os, sys; assert os.getuid() == 65532, os.getuid(); from raddle import delivery"
 _SHIMS: Final = "assert delivery.architectures() == delivery.ARCHITECTURES; delivery.files()"
-_LOADS: Final = "import raddle_operator.trials.http_load, raddle_operator.trials.runner_load"
+_LOADS: Final = "import raddle_tuner.trials.http_load, raddle_tuner.trials.runner_load"
 _LIBRARY: Final = "/opt/raddle-operator/lib"
 _LAUNCHER: Final = "/opt/raddle-operator/bin/raddle"
 COMMANDS: Final = {

@@ -2,6 +2,6 @@
 
 A server process loads a model inside a cgroup of its own (`server`, `programs`, `serving`), alone or beside another
 container that keeps a CPU busy (`neighbour`); another process sends requests at a fixed rate and times them from when
-they were due, as for `raddle tune` (`raddle_operator.trials`). One run of these is one `Run` (`measure`); runs of
+they were due, as for `raddle tune` (`raddle_tuner.trials`). One run of these is one `Run` (`measure`); runs of
 several variants (`variants`) are interleaved (`compare`), judged (`verdict`) and written down (`table`).
 """

@@ -24,9 +24,9 @@ import psutil
 from load import models, neighbour, serving
 from raddle import env
 from raddle_operator.local import quota
-from raddle_operator.trials import conditions, runner_load
-from raddle_operator.trials.conditions import Meanwhile, Reading
-from raddle_operator.trials.load import Caller, LoadError, Offer, Seen
+from raddle_tuner.trials import conditions, runner_load
+from raddle_tuner.trials.conditions import Interference, Reading
+from raddle_tuner.trials.load import Caller, LoadError, LoadResult, LoadSpec
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3
@@ -246,9 +246,9 @@ def _ready(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
 
 def _under_load(
     cell: Cell, process: subprocess.Popen[str], group: quota.Group | None, beside: quota.Group | None, folder: Path
-) -> tuple[Seen, Meanwhile, float]:
+) -> tuple[LoadResult, Interference, float]:
     """What was seen, what the machine did meanwhile, and the neighbour's CPU seconds. Raises ServerError."""
-    offer = Offer(rate=cell.rate, seconds=cell.duration_s, warm_up_s=_WARM_UP_S)
+    offer = LoadSpec(rate=cell.rate, seconds=cell.duration_s, warm_up_s=_WARM_UP_S)
     with contextlib.ExitStack() as stack:
         link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:

@@ -21,7 +21,7 @@ from load.measure import Cell
 from load.store import Store
 from load.verdict import FIGURES, GOALS, Comparison
 from raddle_operator.local import quota
-from raddle_operator.trials.conditions import QUIET_PERCENT
+from raddle_tuner.trials.conditions import QUIET_PERCENT
 from unavailable import UnavailableError
 
 RUN_TIMES = (models.SMALL, models.MEDIUM, models.LARGE)

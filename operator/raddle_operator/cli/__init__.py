@@ -1,7 +1,8 @@
 """The `raddle` command, also `kubectl raddle`.
 
 In come arguments, files and what the API server says; out come text or JSON, and an exit status. Each command is
-imported when it is called: the agent must stay small, and `--help` must be quick.
+imported when it is called: the agent must stay small, and `--help` must be quick. The tuner's commands are in a wheel
+of its own, and found by entry points.
 """
 
 from __future__ import annotations
@@ -9,41 +10,50 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+from importlib import metadata
 from typing import Any, Final
 
 import click
 
 from raddle import __version__
 
-# Command -> (module below this package, help line). The module holds a click command of that name.
+# Command -> (module below this package, help line). The module holds a click command of that name; None: the tuner has
+# it, as an entry point of GROUP.
 COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
     "run": ("run", "Run a program with what a container would get. Needs no cluster."),
-    "tune": ("tune.command", "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
-    "tuned": ("tuned.command", "Show what a tuning found, from its JSON or the log of its Job."),
+    "tune": (None, "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
+    "result": (None, "Show the result of a tuning, from its JSON or the log of its Job."),
     "scan": ("scan.command", "Find the containers of a cluster that run too many threads. Needs no Raddle there."),
     "presets": ("presets", "Show the servers that are known, and what each gets. Needs no cluster."),
     "explain": ("explain", "Say why pods have the numbers they have, or why they were skipped, and what runs."),
     "top": ("top.command", "Show what runs now: planned against effective threads, throttled, delay, a node's cores."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
-    "analyze": ("analyze.command", "Show what a model is made of, and what scales with threads. Needs no cluster."),
+    "analyze": (None, "Show what a model is made of, and what scales with threads. Needs no cluster."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
     "controller": ("processes", "Run the controller (in the cluster)."),
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
     "agent": ("processes", "Run the node agent (in the cluster, one per node)."),
-    "tuner": ("tuner", "Measure for an InferenceTuning (in its pods)."),
+    "tuner": (None, "Measure for an InferenceTuning (in its pods)."),
 }
 
-# Command -> the extra of pyproject.toml with what it imports; `cli` where it isn't named.
-EXTRAS: Final = {
-    "tune": "tune",
-    "tuned": "tune",
-    "analyze": "tune",
-    "tuner": "tuner",
-    "controller": "operator",
-    "webhook": "operator",
-    "agent": "agent",
+GROUP: Final = "raddle.commands"
+# Command -> what to install for it; `raddle[cli]` where it isn't named.
+PACKAGES: Final = {
+    "tune": "raddle-tuner[cli]",
+    "result": "raddle-tuner[cli]",
+    "analyze": "raddle-tuner[cli]",
+    "tuner": "raddle-tuner",
+    "controller": "raddle[operator]",
+    "webhook": "raddle[operator]",
+    "agent": "raddle[agent]",
 }
+
+
+class NotInstalledError(click.ClickException):
+    """A command, or a package that it needs, is not installed."""
+
+    exit_code = 2
 
 
 class LazyGroup(click.Group):
@@ -59,11 +69,14 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        module, _ = COMMANDS[cmd_name]
         try:
-            module = importlib.import_module(f"{__name__}.{COMMANDS[cmd_name][0]}")
+            if module is None:
+                command = _of_the_tuner(cmd_name)
+            else:
+                command = getattr(importlib.import_module(f"{__name__}.{module}"), cmd_name)
         except ModuleNotFoundError as error:
             raise _not_installed(cmd_name, error) from None
-        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -83,15 +96,20 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
+def _of_the_tuner(command: str) -> Any:
+    """The entry point's command. Raises NotInstalledError where the tuner is not installed, ModuleNotFoundError."""
+    for entry in metadata.entry_points(group=GROUP, name=command):
+        return entry.load()
+    raise NotInstalledError(f"raddle {command} is not installed: pip install '{PACKAGES[command]}'")
+
+
 def _not_installed(command: str, error: ModuleNotFoundError) -> Exception:
     """What to install; the error itself where it is one of our own modules that isn't there."""
     package = (error.name or "").partition(".")[0]
-    if package in ("", "raddle", "raddle_operator"):
+    if package in ("", "raddle", "raddle_operator", "raddle_tuner"):
         return error
-    extra = EXTRAS.get(command, "cli")
-    return click.ClickException(
-        f"raddle {command} needs {package}, which is not installed: pip install 'raddle[{extra}]'"
-    )
+    wanted = PACKAGES.get(command, "raddle[cli]")
+    return NotInstalledError(f"raddle {command} needs {package}, which is not installed: pip install '{wanted}'")
 
 
 EXAMPLES: Final = """\b

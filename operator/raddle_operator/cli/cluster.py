@@ -15,7 +15,7 @@ import yaml
 from raddle import env
 from raddle.cpus.topology import Machine
 from raddle_operator.injection.matching import DISABLED, ENABLED, LABELLED
-from raddle_operator.injection.tuned import Tunings
+from raddle_operator.injection.tuning import Tunings
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final
 
-from raddle_operator.cli.tuned import style
+from raddle_operator.cli import page_style
 
 _SHEET: Final = """\
 *{box-sizing:border-box}
@@ -52,11 +52,11 @@ th,td{padding-right:6px}*{print-color-adjust:exact;-webkit-print-color-adjust:ex
 
 def page(title: str, parts: Iterable[str], *, accent: str, more: str = "") -> str:
     """The whole page with these parts of HTML; `accent` is a role of the palette, `more` what its style sheet adds."""
-    light, dark = (_variables(palette) for palette in (style.LIGHT, style.DARK))
+    light, dark = (_variables(palette) for palette in (page_style.LIGHT, page_style.DARK))
     sheet = (
         f":root{{color-scheme:light dark;{light}--accent:var(--{accent})}}\n"
         f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
-        f"@media print{{:root{{color-scheme:light}}}}\n{_SHEET.replace('FONT', style.FONT)}{more}"
+        f"@media print{{:root{{color-scheme:light}}}}\n{_SHEET.replace('FONT', page_style.FONT)}{more}"
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

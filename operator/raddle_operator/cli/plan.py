@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.markup import escape
 
-from raddle import delivery, env
-from raddle.cpus.topology import Machine, cores_within
-from raddle.machine import sysfs
+from raddle import env
 from raddle.planning import wire
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
-from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_tunings, read_workloads
-from raddle_operator.injection import binding, explain, injected, shipped
-from raddle_operator.injection import decide as injection
+from raddle_operator.cli.offline import Planned, decide, machine_of
+from raddle_operator.cli.workloads import TEMPLATES, read_policies, read_tunings, read_workloads
+from raddle_operator.injection import explain, injected
 from raddle_operator.injection.matching import Policies
-from raddle_operator.injection.tuned import Tunings
-from raddle_operator.objects import nodetopology
 from raddle_operator.objects.reasons import SkipReason
 
 EPILOG = """\b
@@ -39,15 +32,6 @@ Examples:
 A namespace that is not among the files counts as labelled raddle.dev/inject=enabled.
 Exit codes: 0 done, 1 --node: no such topology or no answer from the cluster, 2 bad input.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A workload, what was decided, and its pod with the changes (and those of the binding where a node is known)."""
-
-    workload: Workload
-    decision: injection.Decision
-    pod: manifests.Object
 
 
 @click.command(epilog=EPILOG)
@@ -88,80 +72,6 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
     else:
         _print(planned, name)
         _print_elsewhere(planned, policies)
-
-
-def machine_of(node: str | None, root: Path | None) -> tuple[str | None, Machine | None]:
-    """The name and the machine of a node or a folder or file; None and None where neither is asked for."""
-    if node is not None:
-        from raddle_operator.cli import cluster
-
-        return node, asyncio.run(cluster.machine(node, without_agent=True))
-    if root is None:
-        return None, None
-    if root.is_dir():
-        machine = sysfs.read_machine(str(root))
-        if not machine.online:
-            raise ManifestError(f"{root}: holds no sys/devices/system/cpu of a machine")
-        return str(root), machine
-    manifest = next((m for m in manifests.load([str(root)]) if m.kind == nodetopology.KIND), None)
-    if manifest is None:
-        raise ManifestError(f"{root}: holds no {nodetopology.KIND}")
-    try:
-        return str(manifest.metadata.get("name") or root), nodetopology.from_object(manifest.obj)
-    except nodetopology.TopologyError as error:
-        raise manifest.error(error.path, f"{error.value} is not {error.allowed}") from None
-
-
-def decide(
-    workload: Workload,
-    policies: Policies,
-    namespace_labels: Mapping[str, str],
-    node: str | None,
-    machine: Machine | None,
-    tunings: Tunings | None = None,
-) -> Planned:
-    """What the webhook would do at CREATE and, where the machine is known, at binding."""
-    smallest = cores_within(machine, machine.online) if machine is not None else None
-    # Manifests don't say it; a cluster has nodes of one kind more often than not.
-    architecture = machine.architecture if machine is not None else delivery.ARCHITECTURES[0]
-    architectures = frozenset({architecture} - {""})
-    facts = injection.Facts(smallest_cores=smallest, architectures=architectures, tunings=tunings)
-    decision = injection.decide_object(
-        owned(workload), workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
-    )
-    pod = apply(workload.pod, decision.operations)
-    if node is not None and machine is not None and decision.injected:
-        annotations = pod["metadata"].get("annotations", {})
-        rebound = binding.rebind(annotations, node, machine, namespace=workload.namespace, tunings=tunings)
-        annotations.update(rebound.annotations)
-    return Planned(workload=workload, decision=decision, pod=pod)
-
-
-def owned(workload: Workload) -> manifests.Object:
-    """The pod as its workload's: by it `tuning: Auto` finds the tuning."""
-    owner = {"kind": workload.manifest.kind, "name": workload.manifest.metadata.get("name"), "controller": True}
-    return {**workload.pod, "metadata": {**workload.pod["metadata"], "ownerReferences": [owner]}}
-
-
-def apply(pod: manifests.Object, operations: Sequence[Mapping[str, Any]]) -> manifests.Object:
-    """A copy of the pod with the JSON-patch operations that `injection` writes (add, replace, remove)."""
-    changed = copy.deepcopy(pod)
-    for operation in operations:
-        *parents, last = (p.replace("~1", "/").replace("~0", "~") for p in operation["path"].split("/")[1:])
-        target: Any = changed
-        for step in parents:
-            target = target[int(step)] if isinstance(target, list) else target[step]
-        if isinstance(target, list):
-            index = len(target) if last == "-" else int(last)
-            if operation["op"] != "add":
-                del target[index]
-            if operation["op"] != "remove":
-                target.insert(index, copy.deepcopy(operation["value"]))
-        elif operation["op"] == "remove":
-            del target[last]
-        else:
-            target[last] = copy.deepcopy(operation["value"])
-    return changed
 
 
 def as_json(planned: Planned) -> manifests.Object:

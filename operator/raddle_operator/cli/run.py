@@ -15,26 +15,18 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import click
-import yaml
 
-from raddle import delivery, env
-from raddle.cpus.topology import Machine
-from raddle_operator.cli import manifests, plan, workloads
-from raddle_operator.cli.manifests import Manifest, ManifestError
-from raddle_operator.injection.matching import Policies
+from raddle import delivery
+from raddle_operator.cli import manifests, workloads
+from raddle_operator.cli.manifests import ManifestError
+from raddle_operator.cli.offline import container, cpu_limit, default_policy, for_everything
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container, enter
-from raddle_operator.objects.pods import ORIGINAL
 from raddle_operator.objects.policy import PolicyObject
-from raddle_operator.objects.quantities import QuantityError
-from raddle_operator.objects.quantities import parse as quantity
-from raddle_operator.objects.selectors import EVERYTHING
-from raddle_operator.presets.rows import presets
 
 EPILOG = """\b
 Examples:
@@ -67,17 +59,6 @@ _FORWARDED: Final = {
 _IGNORED_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
 # `docker run $(...)` splits at blanks, whatever the quotes; a colon ends a path in -v.
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
-
-
-def cpu_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """The option's value. Raises BadParameter where it is no quantity."""
-    del ctx, param
-    try:
-        if value is not None:
-            quantity(value)
-    except QuantityError as error:
-        raise click.BadParameter(f"{error}; CPUs as Kubernetes writes them: 4, 500m") from None
-    return value
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
@@ -133,82 +114,6 @@ def _policy(sources: Sequence[str]) -> PolicyObject:
     if len(found) != 1:
         raise ManifestError(f"the files hold {len(found)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
     return for_everything(found[0])
-
-
-def default_policy() -> Manifest:
-    """A policy that leaves everything to Raddle."""
-    obj = {"apiVersion": "raddle.dev/v1alpha1", "kind": "InferenceThreading", "metadata": {"name": "default"}}
-    return Manifest(file="the policy", obj={**obj, "spec": {"podSelector": {}}}, node=yaml.MappingNode("", []))
-
-
-def for_everything(policy: PolicyObject) -> PolicyObject:
-    """The policy, whatever it selects."""
-    return replace(
-        policy,
-        namespace=_NAMESPACE if policy.namespace else "",
-        pod_selector=EVERYTHING,
-        namespace_selector=EVERYTHING,
-        # Named there, it is meant here too: also a server that would be left alone.
-        containers=None if policy.containers is None else (_NAME,),
-    )
-
-
-def container(limit: str | None, policy: PolicyObject, root: Path, command: Sequence[str] = ()) -> Container:
-    """What a container with this CPU limit and command gets on the machine. Raises ManifestError for no machine."""
-    resources = {} if limit is None else {"limits": {"cpu": limit}}
-    name, machine = plan.machine_of(None, root)
-    if machine is not None:
-        # The files are for programs that run here.
-        machine = machine._replace(architecture=platform.machine())
-    # By its command a server is known.
-    told = {name: os.environ[name] for row in presets() for name in row.unless if name in os.environ}
-    env_entries = [{"name": name, "value": value} for name, value in told.items()]
-    obj = {"name": _NAME, "image": _NAME, "resources": resources, "command": [*command], "env": env_entries}
-    found = of_container(obj, policy, name, machine)
-    return replace(found, variables={name: value.replace("$$", "$") for name, value in found.variables.items()})
-
-
-def of_container(
-    obj: manifests.Object,
-    policy: PolicyObject,
-    name: str | None,
-    machine: Machine | None,
-    labels: Mapping[str, str] | None = None,
-) -> Container:
-    """What a pod's container gets on the machine beside its own; the variables as its spec would write them.
-
-    `labels` are the pod's. Raises ManifestError where the container is none.
-    """
-    pod = {
-        "kind": "Pod",
-        "metadata": {"name": "raddle-run", "namespace": _NAMESPACE, "labels": {**(labels or {})}},
-        "spec": {"containers": [obj]},
-    }
-    made = Manifest(file="the pod", obj=pod, node=yaml.MappingNode("", []))
-    workload = next(workloads.read_workloads([made]))
-    planned = plan.decide(workload, Policies([policy]), {env.INJECT_LABEL: "enabled"}, name, machine)
-    decision, found = planned.decision, planned.pod["spec"]["containers"][0]
-    skips = [decision.skip, *(skip for one in decision.containers for skip in (one.skip, *one.withheld))]
-    own, annotations = obj.get("env") or [], planned.pod["metadata"].get("annotations", {})
-    limit = ((obj.get("resources") or {}).get("limits") or {}).get("cpu")
-    return Container(
-        cpus=None if limit is None else float(quantity(limit)) or None,
-        variables=dict(_written(entry, annotations) for entry in found.get("env", []) if entry not in own),
-        mounts=tuple(mount["mountPath"] for mount in found.get("volumeMounts", [])),
-        notes=tuple(dict.fromkeys(str(skip) for skip in skips if skip is not None)),
-    )
-
-
-def _written(entry: manifests.Object, annotations: Mapping[str, str]) -> tuple[str, str]:
-    """The name and the value of an entry that the container has not itself."""
-    name = str(entry["name"])
-    if "value" in entry:
-        return name, entry["value"]
-    key = _ANNOTATION.fullmatch(entry["valueFrom"].get("fieldRef", {}).get("fieldPath", ""))
-    if key is not None:
-        return name, annotations.get(key[1], "").replace("$", "$$")
-    # A reference of its own under another name.
-    return name, f"$({name.removeprefix(ORIGINAL)})"
 
 
 # --- for containers elsewhere ---------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def topology(
     else:
         seen = _of_folder(root or Path("/"))
     if form in {"json", "yaml"}:
-        output.write(document.to_document(seen.machine, seen.limits), form)
+        output.write(document.to_document(seen.machine, *_usable(seen)), form)
         return
     if sources:
         seen = replace(seen, plans=_of_manifests(sources, seen.machine))
@@ -134,6 +134,14 @@ def topology(
         click.echo(svg.draw(picture), nl=False)
     else:
         show(picture, seen.machine.problems)
+
+
+def _usable(seen: Seen) -> tuple[int | None, float | None]:
+    """The CPUs and the quota that this process has of the machine, None for what is not known."""
+    limits = seen.limits or cgroup.ResourceLimits()
+    if (limits.cpuset, limits.inherited, limits.quota_cpus) == (None, None, None):
+        return None, None
+    return cgroup.usable_cpus(limits, seen.machine.online)
 
 
 def _check_usage(**given: Any) -> None:
@@ -181,13 +189,13 @@ def of_snapshot(snapshot: Snapshot) -> Seen:
 
 def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Recorded]:
     """The plans of the first workload that gets any, by container. Raises ManifestError where none does."""
-    from raddle_operator.cli import manifests, plan, workloads
+    from raddle_operator.cli import manifests, offline, workloads
     from raddle_operator.injection.matching import Policies
 
     found = manifests.load(sources)
     policies = Policies(list(workloads.read_policies(found)))
     for workload in workloads.read_workloads(found):
-        decided = plan.decide(workload, policies, {env.INJECT_LABEL: "enabled"}, "this machine", machine)
+        decided = offline.decide(workload, policies, {env.INJECT_LABEL: "enabled"}, "this machine", machine)
         plans = dict(_plans(decided.pod["metadata"].get("annotations") or {}))
         if plans:
             return plans

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from raddle import delivery, env
 from raddle.planning import wire
-from raddle_operator.cli import plan
-from raddle_operator.injection import decide, injected, shipped, volumes
+from raddle_operator.injection import decide, injected, json_patch, shipped, volumes
 from raddle_operator.injection import explain as pure
 from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.matching import Policies, select
-from raddle_operator.injection.tuned import NOT_READ, Place, follow
+from raddle_operator.injection.tuning import NOT_READ, TuningContext, overlay
 from raddle_operator.objects import quantities
 from raddle_operator.objects.reasons import Skip, SkipReason
 
@@ -30,7 +29,7 @@ def explained(snapshot: Snapshot) -> list[pure.ContainerExplanation]:
         return []
     decision = decided(snapshot)
     withheld = {outcome.name: outcome.withheld for outcome in decision.containers}
-    would = _behind_the_door(plan.apply(snapshot.pod, decision.operations)) if decision.injected else frozenset()
+    would = _behind_the_door(json_patch.apply(snapshot.pod, decision.operations)) if decision.injected else frozenset()
     for name in would - _behind_the_door(snapshot.pod):
         withheld[name] = (
             Skip(reason=SkipReason.DOOR_CLOSED, detail="it was when the pod was created"),
@@ -129,14 +128,14 @@ def tuned_now(snapshot: Snapshot, one: pure.ContainerExplanation, runtimes: Runt
     runtime = (runtimes or {}).get(one.container, ("", ""))
     references = (env.OMP, env.OPENBLAS)
     given = {name: "" if name in references else value for name, value in one.variables.items()}
-    place = Place(
+    context = TuningContext(
         *(snapshot.namespace, one.container, recorded.tuned, snapshot.machine),
         *(image_id, *runtime),
         own=one.kept,
         # Of a pod that was created for a node, without a binding, they are that node's.
         given={name: value for name, value in given.items() if name in (*references, *VARIABLES)},
     )
-    now = follow(recorded.policy, recorded.budget, place, snapshot.tunings)
+    now = overlay(recorded.policy, recorded.budget, context, snapshot.tunings)
     if now is None or now.because == made_with:
         return None
     return pure.tuning(now.tuned.by, {wire.TUNED: now.because})

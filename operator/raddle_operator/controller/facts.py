@@ -21,7 +21,7 @@ from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.running import Running
 from raddle_operator.objects.times import epoch_s
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
-from raddle_operator.tuning.key import NodeClass
+from raddle_operator.results.key import NodeClass
 
 # As wire.plan_text writes them.
 _SAFE_VALUES: Final = '"node":null'

@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from raddle_operator.controller import metrics
@@ -32,6 +31,7 @@ from raddle_operator.controller.tuning_reconciler import TuningReconciler
 from raddle_operator.controller.workqueue import KeyedQueue
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.jobs import supervisor
 from raddle_operator.jobs.manifest import FOLDER
 from raddle_operator.jobs.manifest import Settings as TunerSettings
 from raddle_operator.kube import (
@@ -48,7 +48,6 @@ from raddle_operator.kube import (
 from raddle_operator.kube.events import Recorder
 from raddle_operator.kube.informer import Key, backoffs
 from raddle_operator.objects.running import PolicyKey, Running
-from raddle_operator.trials import pod
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +116,7 @@ class Reconciler:
                 self.state,
                 self._writer,
                 recorder,
-                TunerSettings(image=settings.tuner_image, command=tuple(pod.command(Path(FOLDER))), door=settings.door),
+                TunerSettings(image=settings.tuner_image, command=supervisor.command(FOLDER), door=settings.door),
                 delivery_in=self._delivery_in,
                 unlabelled=settings.unlabelled,
                 on_change=self._tune_again,

@@ -19,10 +19,10 @@ from raddle_operator.controller.state import POLICY_KINDS, ClusterState
 from raddle_operator.controller.status import status_matches, with_times
 from raddle_operator.injection import matching
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.jobs import plan as planning
+from raddle_operator.jobs import changes
+from raddle_operator.jobs.changes import JobChanges, Start, Stop, TuningInputs, failures
 from raddle_operator.jobs.manifest import Settings, Wanted, manifest
 from raddle_operator.jobs.places import Places, places
-from raddle_operator.jobs.plan import Plan, Start, Stop, World, failures
 from raddle_operator.jobs.run import (
     GONE_WITHIN_S,
     TUNING_LABEL,
@@ -145,9 +145,9 @@ class TuningReconciler:
             case = await self._case(record)
         except RefusedError as error:
             problem = error
-        world = self._world(key, record, case, now_s)
-        plan = planning.decide(case.tuning, world) if case is not None else planning.stopped(record.tuning, world)
-        self._keep_nodes(key, plan, world)
+        inputs = self._world(key, record, case, now_s)
+        plan = changes.decide(case.tuning, inputs) if case is not None else changes.stopped(record.tuning, inputs)
+        self._keep_nodes(key, plan, inputs)
         wanted = tuning_status(
             plan,
             generation=record.generation,
@@ -163,7 +163,7 @@ class TuningReconciler:
             if stored is None:
                 return None  # another object now
             self._state.deliver(INFERENCE_TUNINGS, key, stored)
-            for node in failures(world.known, plan.classes):
+            for node in failures(inputs.known, plan.classes):
                 self._tell(key, record, "NodeFailed", f"node {node.name}: {node.message}", warning=True)
         for stop in plan.stop:
             await self._stop(key, record, stop)
@@ -171,7 +171,7 @@ class TuningReconciler:
             await self._start(key, record, case, plan)
         return self._again_s(key, plan, problem)
 
-    def _again_s(self, key: Key, plan: Plan, problem: RefusedError | None) -> float | None:
+    def _again_s(self, key: Key, plan: JobChanges, problem: RefusedError | None) -> float | None:
         due = [refusal.again_s - time.monotonic() for refusal in self._refusals.get(key, {}).values()]
         due += [AGAIN_S] if problem is not None and problem.reason != "Invalid" else []
         due += [plan.again_s] if plan.again_s is not None else []
@@ -211,7 +211,7 @@ class TuningReconciler:
         except NotFound:
             return None
 
-    def _world(self, key: Key, record: TuningRecord, case: _Case | None, now_s: float) -> World:
+    def _world(self, key: Key, record: TuningRecord, case: _Case | None, now_s: float) -> TuningInputs:
         runs: list[Run] = []
         busy: dict[str, float] = {}
         for (namespace, _), run in self._runs():
@@ -219,7 +219,7 @@ class TuningReconciler:
                 runs.append(run)
             elif run.state.is_active and (until_s := self._taken_until_s(namespace, run.job)) > now_s:
                 busy[run.job.node] = max(until_s, busy.get(run.job.node, 0.0))
-        return World(
+        return TuningInputs(
             known=known(record.status, record.generation),
             places=Places(classes={}, left_out={}) if case is None else case.places,
             nodes={name: node.place for (_, name), node in self._state.nodes.items() if node.place is not None},
@@ -246,15 +246,15 @@ class TuningReconciler:
             return stopped_s
         return max(stopped_s, taken_until_s(job, found.status, found.tuning))
 
-    def _keep_nodes(self, key: Key, plan: Plan, world: World) -> None:
+    def _keep_nodes(self, key: Key, plan: JobChanges, inputs: TuningInputs) -> None:
         """Remembers the nodes of Jobs that are to be stopped: the status that is written next may not name them.
 
         Their pods are there for some seconds more.
         """
         stop = {stop.job for stop in plan.stop}
-        for run in world.runs:
-            if run.job.name in stop and (until_s := self._taken_until_s(key[0], run.job)) > world.now_s:
-                self._stopped[run.job.uid] = min(until_s, world.now_s + GONE_WITHIN_S)
+        for run in inputs.runs:
+            if run.job.name in stop and (until_s := self._taken_until_s(key[0], run.job)) > inputs.now_s:
+                self._stopped[run.job.uid] = min(until_s, inputs.now_s + GONE_WITHIN_S)
 
     # ---- what is done
 
@@ -271,7 +271,7 @@ class TuningReconciler:
         self._recorder.post(about, reason=reason, note=note, action="Measure", warning=warning)
         log.info("%s/%s: %s: %s", *key, reason, note)
 
-    async def _start(self, key: Key, record: TuningRecord, case: _Case, plan: Plan) -> None:
+    async def _start(self, key: Key, record: TuningRecord, case: _Case, plan: JobChanges) -> None:
         refusals = self._refusals.setdefault(key, {})
         for node in refusals.keys() - {start.node for start in plan.start}:
             del refusals[node]

@@ -19,7 +19,7 @@ from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.claims import Claimed
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS
 from raddle_operator.injection.others import KOORDINATOR, RESOURCE_STATUS, assigned
-from raddle_operator.injection.tuned import Place, Tunings, follow
+from raddle_operator.injection.tuning import TuningContext, Tunings, overlay
 from raddle_operator.objects.reading import EMPTY
 
 # TotalAnnotationSizeLimitB of apimachinery. Nothing checks it at binding, and a pod above it can't be updated any more,
@@ -100,9 +100,9 @@ def rebind(
     found: dict[str, str] = {}
     problems: list[str] = []
     cpus = assigned(annotations, machine)
-    for place, container in enumerate(containers):
+    for context, container in enumerate(containers):
         try:
-            if place >= MAX_PLANNED_CONTAINERS:
+            if context >= MAX_PLANNED_CONTAINERS:
                 raise wire.WireError(f"more than {MAX_PLANNED_CONTAINERS} plans")  # noqa: TRY301 (one way out)
             own = claimed.get(container) or cpus
             found.update(_values(annotations, container, node, machine, own, namespace, tunings))
@@ -131,10 +131,10 @@ def _values(
     """
     recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
     budget, source = _budget(recorded.budget, own, machine)
-    kept, followed = plan_annotations.kept_in(recorded.because), None
+    kept, tuning_overlay = plan_annotations.kept_in(recorded.because), None
     if recorded.tuned is not None:
-        place = Place(namespace, container, recorded.tuned, machine, own=kept)
-        followed = follow(recorded.policy, budget, place, tunings)
+        context = TuningContext(namespace, container, recorded.tuned, machine, own=kept)
+        tuning_overlay = overlay(recorded.policy, budget, context, tunings)
     _, values = plan_annotations.compose(
         machine,
         budget,
@@ -143,7 +143,7 @@ def _values(
         hidden=env.THREADS_PREFIX + container not in annotations,
         governed_by=recorded.governed_by,
         node=node,
-        followed=followed,
+        tuning_overlay=tuning_overlay,
         cpus_source=source,
     )
     found = {}

@@ -25,7 +25,7 @@ from raddle_operator.injection.injected import strip_injected
 from raddle_operator.injection.json_patch import ContainerChange, Operation, operations
 from raddle_operator.injection.matching import DISABLED, Policies, govern
 from raddle_operator.injection.plan_annotations import compose, safe_values
-from raddle_operator.injection.tuned import Place, Tunings, follow
+from raddle_operator.injection.tuning import TuningContext, Tunings, overlay
 from raddle_operator.injection.variables import Variables
 from raddle_operator.injection.volumes import Shim, ShimDelivery
 from raddle_operator.injection.workers import SIDECARS, workers
@@ -307,7 +307,7 @@ def _values(
     `reports`: the container has a place for them; `agent`: whom it tells what it got. Without `common` the node is not
     known.
     """
-    policy, followed = governing.policy, None
+    policy, tuning_overlay = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
     own = kept
     if common is not None and policy.tuning is not None:
@@ -319,15 +319,15 @@ def _values(
             door=activation.door,
         )
         own += variables.kept_literals(container, policy)
-        place = Place(common.namespace, container.name, program, common.machine, own=own, created=False)
-        followed = follow(policy, budget, place, common.tunings)
+        context = TuningContext(common.namespace, container.name, program, common.machine, own=own, created=False)
+        tuning_overlay = overlay(policy, budget, context, common.tunings)
     if common is None or common.machine is None:
-        plan, values = safe_values(budget, policy, own, hidden, governing.reference, None, followed)
+        plan, values = safe_values(budget, policy, own, hidden, governing.reference, None, tuning_overlay)
     else:
         node = common.pod.node_name
-        plan, values = compose(common.machine, budget, policy, own, hidden, governing.reference, node, followed)
-    if followed is not None:
-        policy = followed.policy
+        plan, values = compose(common.machine, budget, policy, own, hidden, governing.reference, node, tuning_overlay)
+    if tuning_overlay is not None:
+        policy = tuning_overlay.policy
     if plan.cap is None and policy.intra_op is None:
         return plan, Variables({}, {}), Edits(), {}
     given = variables.chosen(

@@ -6,6 +6,7 @@ directly, not found by comparing two documents, which costs more than the whole 
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -61,6 +62,27 @@ def operations(
 
 
 # --- containers -----------------------------------------------------------------------------------------------------
+
+
+def apply(pod: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A copy of the pod with the JSON-patch operations of `operations`."""
+    changed = copy.deepcopy(dict(pod))
+    for operation in operations:
+        *parents, last = (p.replace("~1", "/").replace("~0", "~") for p in operation["path"].split("/")[1:])
+        target: Any = changed
+        for step in parents:
+            target = target[int(step)] if isinstance(target, list) else target[step]
+        if isinstance(target, list):
+            index = len(target) if last == "-" else int(last)
+            if operation["op"] != "add":
+                del target[index]
+            if operation["op"] != "remove":
+                target.insert(index, copy.deepcopy(operation["value"]))
+        elif operation["op"] == "remove":
+            del target[last]
+        else:
+            target[last] = copy.deepcopy(operation["value"])
+    return changed
 
 
 def _environment(container: Container, change: ContainerChange) -> list[Operation]:

@@ -11,7 +11,7 @@ from raddle.cpus.topology import Machine
 from raddle.planning import wire
 from raddle.planning.planner import Budget, Plan, plan
 from raddle.planning.policy import Policy
-from raddle_operator.injection.tuned import Followed
+from raddle_operator.injection.tuning import TuningOverlay
 
 # Variable -> (the prefix of the annotation that it reads, the plan's field), in the order in which they are injected.
 COUNTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -59,21 +59,21 @@ def compose(
     hidden: bool = False,
     governed_by: str = "",
     node: str | None = None,
-    followed: Followed | None = None,
+    tuning_overlay: TuningOverlay | None = None,
     cpus_source: str = "",
 ) -> tuple[Plan, Mapping[str, str]]:
     """The plan of one container, without what the pod spec keeps, and its annotations' values by prefix.
 
     `kept` names variables that the pod spec sets and that stay; `hidden`: others may be set out of sight, and Raddle
-    sets no counts there. `followed` is what the policy's tuning comes to, None where it names none. `cpus_source` says
-    who has chosen the budget's CPUs, "" where nobody has.
+    sets no counts there. `tuning_overlay` is what the policy's tuning comes to, None where it names none. `cpus_source`
+    says who has chosen the budget's CPUs, "" where nobody has.
     """
-    used = policy if followed is None else followed.policy
+    used = policy if tuning_overlay is None else tuning_overlay.policy
     made = plan(machine, budget, used)
     if cpus_source:
         made = made._replace(because={**made.because, "intraOp": f"{made.because.get('intraOp', '')}; {cpus_source}"})
-    if followed is not None:
-        made = made._replace(because={**made.because, wire.TUNED: followed.because})
+    if tuning_overlay is not None:
+        made = made._replace(because={**made.because, wire.TUNED: tuning_overlay.because})
     if kept:
         dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept if name in COUNTS}
         if env.ORT_INTRA in kept:
@@ -86,7 +86,7 @@ def compose(
     values = {
         env.SHIM_PREFIX: wire.shim_text(made, used, machine),
         env.PLAN_PREFIX: wire.plan_text(
-            made, budget, policy, governed_by, node, followed.tuned if followed else None, used
+            made, budget, policy, governed_by, node, tuning_overlay.tuned if tuning_overlay else None, used
         ),
     }
     for prefix, field in COUNTS.values():

@@ -15,7 +15,7 @@ from raddle import env
 from raddle.delivery import MOUNT_PATH
 from raddle_operator.injection import door, volumes
 from raddle_operator.injection.volumes import Shim, ShimDelivery
-from raddle_operator.jobs.plan import Start
+from raddle_operator.jobs.changes import Start
 from raddle_operator.jobs.run import (
     GENERATION_ANNOTATION,
     NODE_ANNOTATION,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from raddle_operator.objects.reading import as_object, mapping, sequence, text_map, texts
 from raddle_operator.objects.selectors import Selector
 from raddle_operator.objects.times import epoch_s
-from raddle_operator.tuning.key import NodeClass
+from raddle_operator.results.key import NodeClass
 
 LOST_AFTER_S: Final = 60
 """A node that has not been Ready for so long is lost; the kubelet was silent for 40 s by then."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from raddle_operator.objects.reading import as_object, mapping, sequence, text, text_map
 from raddle_operator.objects.times import epoch_s
-from raddle_operator.tuning import summary
-from raddle_operator.tuning.summary import DocumentError, Summary
+from raddle_operator.results import summary
+from raddle_operator.results.summary import DocumentError, Summary
 
 TUNER: Final = "tuner"
 """The container that measures and says what came out."""

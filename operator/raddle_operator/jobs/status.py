@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from raddle_operator.jobs.changes import ClassRecord, JobChanges, NodeRecord, NodeState
 from raddle_operator.jobs.places import Places
-from raddle_operator.jobs.plan import ClassRecord, NodeRecord, NodeState, Plan
 from raddle_operator.jobs.run import GONE_WITHIN_S, Job, lasts_s
 from raddle_operator.jobs.template import RefusedError
 from raddle_operator.objects.reading import SpecError, as_object, sequence, text
 from raddle_operator.objects.tuning import MAX_MINUTES, TuningObject
-from raddle_operator.tuning import advice, summary
-from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import Key
-from raddle_operator.tuning.result import Verdict
-from raddle_operator.tuning.summary import DocumentError, Summary
+from raddle_operator.results import phrases, summary
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.key import Key
+from raddle_operator.results.summary import DocumentError, Summary
+from raddle_operator.results.verdict import Verdict
 
 ACCEPTED, RUNNING, VALID, INCONCLUSIVE = "Accepted", "Running", "Valid", "Inconclusive"
 MIXED: Final = "Mixed"
@@ -95,7 +95,7 @@ def _outcome(said: str) -> Summary | None:
 
 
 def tuning_status(
-    plan: Plan, *, generation: int, places: Places | None, refused: RefusedError | None
+    plan: JobChanges, *, generation: int, places: Places | None, refused: RefusedError | None
 ) -> dict[str, Any]:
     """The whole status but for the conditions' times.
 
@@ -115,7 +115,7 @@ def tuning_status(
     if classes and None not in verdicts:
         status["verdict"] = str(classes[0].verdict) if len(verdicts) == 1 else MIXED
     if better := list(_better(classes)):
-        status["gain"] = _gained(min(better, key=lambda found: advice.improved_percent(found.figure, found.gain)))
+        status["gain"] = _gained(min(better, key=lambda found: phrases.improved_percent(found.figure, found.gain)))
     return status
 
 
@@ -129,7 +129,7 @@ def _better(classes: Iterable[ClassRecord]) -> Iterator[Summary]:
 
 def _gained(better: Summary) -> str:
     assert better.gain is not None, "what is better than the plan was compared with it"
-    return advice.gained(better.figure, better.gain, better.bound)
+    return phrases.gained(better.figure, better.gain, better.bound)
 
 
 def _class(one: ClassRecord) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _class(one: ClassRecord) -> dict[str, Any]:
         "measured": max(outcome.finished for outcome in outcomes),
     }
     # Of a winner that is better by the bound alone the figure may even be worse.
-    if decided.gain is not None and advice.improved_percent(decided.figure, decided.gain):
+    if decided.gain is not None and phrases.improved_percent(decided.figure, decided.gain):
         found["gain"] = {"percent": decided.gain.percent, "low": decided.gain.low, "high": decided.gain.high}
     return found
 
@@ -287,7 +287,7 @@ def _said(one: ClassRecord) -> str:
         return f"{decided.winner.title}{_instead(decided)}: {_gained(decided)} on {_counted(len(measured), 'node')}"
     if one.verdict is Verdict.BOUND_NOT_MET and decided is not None:
         objective, winner, trials = decided.key.objective, decided.winner, decided.trials
-        return advice.bound_not_met(objective, decided.bound, winner, decided.capacity, trials)
+        return phrases.bound_not_met(objective, decided.bound, winner, decided.capacity, trials)
     return "no setting is better than the plan"
 
 

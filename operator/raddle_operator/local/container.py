@@ -43,7 +43,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entered:
+class StartedContainer:
     """A command that has what a container has, and the cgroup that it will be in, None where none could be made."""
 
     argv: list[str]
@@ -58,7 +58,7 @@ def enter(
     say: Callable[[str], None],
     *,
     measured: bool = False,
-) -> Entered:
+) -> StartedContainer:
     """The command with all that this machine lets it have; what that takes goes with the stack.
 
     `say` is told what can't be had, and why. One that is measured is in a cgroup without a limit too, and of the most
@@ -84,7 +84,7 @@ def enter(
         prefix = [*limit, *prefix]
     environment = {**os.environ, **variables}
     argv = [*prefix, *(_unchanged(environment) if prefix else ()), *command]
-    return Entered(argv=argv, environment=environment, group=group)
+    return StartedContainer(argv=argv, environment=environment, group=group)
 
 
 def without_mounts(given: Container, folder: Path) -> dict[str, str]:

@@ -15,9 +15,9 @@ from raddle_operator.objects.pods import WORKLOADS
 from raddle_operator.objects.quantities import QuantityError, parse
 from raddle_operator.objects.reading import SpecError, as_object, mapping, sequence, text, texts
 from raddle_operator.objects.selectors import Selector, SelectorError, compile_selector
-from raddle_operator.tuning import summary
-from raddle_operator.tuning.result import Verdict
-from raddle_operator.tuning.summary import Summary
+from raddle_operator.results import summary
+from raddle_operator.results.summary import Summary
+from raddle_operator.results.verdict import Verdict
 
 KIND: Final = "InferenceTuning"
 MAX_CLASSES: Final = 16

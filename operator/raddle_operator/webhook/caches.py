@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from raddle_operator.injection.matching import Policies
-from raddle_operator.injection.tuned import Tunings
+from raddle_operator.injection.tuning import Tunings
 from raddle_operator.kube.informer import CacheState, Key
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.webhook.reported import ReportedNodes

@@ -114,3 +114,8 @@ def of(cpus: "list[int] | tuple[int, ...] | set[int]") -> int:
 def count(mask: int) -> int:
     """How many CPUs are in the set (int.bit_count exists only from Python 3.10)."""
     return bin(mask).count("1")
+
+
+def lowest(mask: int) -> int:
+    """The lowest CPU of a set that is not empty."""
+    return (mask & -mask).bit_length() - 1

@@ -28,8 +28,6 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
 from raddle.machine.fields import MAX_ITEMS, DocumentError, Fields, Within
-from raddle.machine.tree import lowest
-from raddle.process.cgroup import ResourceLimits, usable_cpus
 
 VERSION = 1
 
@@ -42,8 +40,8 @@ KUBELET_SOURCES = ("", "Configz", "Proxy")
 RESERVED_SOURCES = ("", "ReservedSystemCPUs", "PodResources")
 
 
-def to_document(machine: Machine, limits: Optional[ResourceLimits] = None) -> Dict[str, Any]:
-    """The document of a machine; with limits also what its process may use of it, where that is known."""
+def to_document(machine: Machine, allowed: Optional[int] = None, quota_cpus: Optional[float] = None) -> Dict[str, Any]:
+    """The document of a machine, and what a process may use of it where that is known: CPUs and a quota."""
     document: Dict[str, Any] = {
         "version": VERSION,
         "bootID": machine.boot_id,
@@ -64,12 +62,10 @@ def to_document(machine: Machine, limits: Optional[ResourceLimits] = None) -> Di
         "kubelet": kubelet_object(machine.kubelet),
         "problems": [problem._asdict() for problem in machine.problems],
     }
-    if limits is not None:
-        usable, quota_cpus = usable_cpus(limits, machine.online)
-        if (limits.cpuset, limits.inherited, limits.quota_cpus) != (None, None, None):
-            document["allowed"] = cpuset.format_list(usable or 0)
-        if quota_cpus is not None:
-            document["quotaCPUs"] = quota_cpus
+    if allowed is not None:
+        document["allowed"] = cpuset.format_list(allowed)
+    if quota_cpus is not None:
+        document["quotaCPUs"] = quota_cpus
     return document
 
 
@@ -155,16 +151,16 @@ def from_document(document: Mapping[str, Any]) -> Machine:
     if not online:
         raise DocumentError("cpusOnline", document.get("cpusOnline"), "a CPU list with at least one CPU")
     within = Within(online)
-    sockets = sorted(within.lists(fields, "sockets"), key=lowest)
+    sockets = sorted(within.lists(fields, "sockets"), key=cpuset.lowest)
     return Machine(
         online=online,
-        cores=tuple(sorted(within.lists(fields, "cores"), key=lowest)),
+        cores=tuple(sorted(within.lists(fields, "cores"), key=cpuset.lowest)),
         offline=fields.cpus("cpusOffline") & ~online,
         isolated=fields.cpus("cpusIsolated"),
         sockets=_in_order(sockets),
-        dies=_dies(sorted(within.lists(fields, "dies"), key=lowest), sockets),
+        dies=_dies(sorted(within.lists(fields, "dies"), key=cpuset.lowest), sockets),
         numa_nodes=_numa_nodes(fields.child("numaNodes"), within),
-        l3_domains=_in_order(sorted(within.lists(fields, "l3Domains"), key=lowest)),
+        l3_domains=_in_order(sorted(within.lists(fields, "l3Domains"), key=cpuset.lowest)),
         core_types=_core_types(fields.child("coreTypes"), within),
         gpus=tuple(GPU(gpu.text("address"), gpu.number("numaNode")) for gpu in fields.children("gpus")),
         architecture=fields.text("architecture"),

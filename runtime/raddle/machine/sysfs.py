@@ -15,7 +15,7 @@ from raddle import errors, files
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Cache, Group, Machine, NUMANode
 from raddle.machine import coretypes, cpuinfo, memory, numa, pci
-from raddle.machine.tree import Directory, Problems, lowest
+from raddle.machine.tree import Directory, Problems
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
 
@@ -50,11 +50,11 @@ def read_machine(root: str = "/", details: bool = True) -> Machine:
         online = online or listing.online or _online_by_stat(root)
         described = online & listed
         numa_nodes = numa.read(nodes, online)
-        cores = cores or sorted(filter(None, (core & online for core in listing.cores)), key=lowest)
+        cores = cores or sorted(filter(None, (core & online for core in listing.cores)), key=cpuset.lowest)
         cores = cores or _cores_by_number(cpus, online, described, numa_nodes)
         # One CPU of each core speaks for its siblings where they can't differ.
         units = [*cores, *(1 << cpu for cpu in cpuset.ids(described & ~sum(cores)))]
-        speakers = [lowest(unit) for unit in units]
+        speakers = [cpuset.lowest(unit) for unit in units]
         processor = cpuinfo.read_processor(root, problems)
         sockets = _sockets(cpus, online, described, numa_nodes if processor.architecture in _X86 else ())
         sockets = sockets or _in_order(filter(None, (socket & online for socket in listing.sockets)))
@@ -163,7 +163,7 @@ def _cores_by_number(cpus: Directory, online: int, described: int, numa_nodes: t
         node = next((node.id for node in numa_nodes if node.cpus >> cpu & 1), None)
         key = (package, node, level1, number)
         cores[key] = cores.get(key, 0) | 1 << cpu
-    return sorted(cores.values(), key=lowest)
+    return sorted(cores.values(), key=cpuset.lowest)
 
 
 def _partition(claims: dict[int, int], paths: dict[int, str], online: int, cpus: Directory) -> list[int]:
@@ -186,7 +186,7 @@ def _partition(claims: dict[int, int], paths: dict[int, str], online: int, cpus:
             cpus.problem(paths[cpu], f"says {said}, which these CPUs' own files deny; used {used}")
         groups.append(group)
         rest &= ~group
-    return sorted(groups, key=lowest)
+    return sorted(groups, key=cpuset.lowest)
 
 
 def _numbered(groups: list[int], numbers: list[int | None]) -> tuple[Group, ...]:
@@ -198,13 +198,13 @@ def _numbered(groups: list[int], numbers: list[int | None]) -> tuple[Group, ...]
 
 
 def _in_order(groups: Iterable[int]) -> tuple[Group, ...]:
-    return tuple(Group(index, group) for index, group in enumerate(sorted(groups, key=lowest)))
+    return tuple(Group(index, group) for index, group in enumerate(sorted(groups, key=cpuset.lowest)))
 
 
 def _sockets(cpus: Directory, online: int, described: int, numa_nodes: tuple[NUMANode, ...]) -> tuple[Group, ...]:
     groups = _alone(online) or _groups(cpus, _PACKAGE_FILES, online, described)
     if groups:
-        ids = [_package(cpus, lowest(group)) for group in groups]
+        ids = [_package(cpus, cpuset.lowest(group)) for group in groups]
         return _numbered(*_whole_packages(groups, ids, numa_nodes))
     # No set in any spelling (a stripped tree): a package id is unique in the machine wherever it is not negative.
     by_id: dict[int, int] = {}
@@ -212,7 +212,7 @@ def _sockets(cpus: Directory, online: int, described: int, numa_nodes: tuple[NUM
         number = _package(cpus, cpu)
         if number is not None:
             by_id[number] = by_id.get(number, 0) | 1 << cpu
-    return tuple(Group(number, mask) for number, mask in sorted(by_id.items(), key=lambda item: lowest(item[1])))
+    return tuple(Group(number, mask) for number, mask in sorted(by_id.items(), key=lambda item: cpuset.lowest(item[1])))
 
 
 def _whole_packages(
@@ -228,19 +228,19 @@ def _whole_packages(
     for index, (group, number) in enumerate(zip(groups, ids)):
         key = (-1, number) if number is not None and group in of_node else (index, number)
         whole[key] = whole.get(key, 0) | group
-    merged = sorted(whole.items(), key=lambda item: lowest(item[1]))
+    merged = sorted(whole.items(), key=lambda item: cpuset.lowest(item[1]))
     return [group for _, group in merged], [number for (_, number), _ in merged]
 
 
 def _dies(cpus: Directory, online: int, described: int, sockets: tuple[Group, ...]) -> tuple[Group, ...]:
     """Dies keep the kernel's ids, which count from 0 in each socket; a negative id means that there are none."""
-    if not sockets or not described or cpus.number(f"cpu{lowest(described)}/topology/die_id") is None:
+    if not sockets or not described or cpus.number(f"cpu{cpuset.lowest(described)}/topology/die_id") is None:
         return ()
     groups = _groups(cpus, _DIE_FILES, online, described)
     dies: list[Group] = []
     for socket in sockets:
         inside = [group & socket.cpus for group in groups if group & socket.cpus]
-        numbers = [cpus.number(f"cpu{lowest(group)}/topology/die_id") for group in inside]
+        numbers = [cpus.number(f"cpu{cpuset.lowest(group)}/topology/die_id") for group in inside]
         dies.extend(_numbered(inside, numbers))
     return tuple(sorted(dies, key=lambda die: die.cpus & -die.cpus))
 
@@ -259,7 +259,7 @@ def _l3_domains(cpus: Directory, online: int, units: list[int], private_to: list
     for unit in units:
         rest = unit
         while rest:
-            cpu = lowest(rest)
+            cpu = cpuset.lowest(rest)
             index = _l3_index(cpus, cpu, guess)
             if index is None:
                 break
@@ -302,7 +302,7 @@ def _caches(cpus: Directory, online: int, units: list[int]) -> tuple[Cache, ...]
     for unit in units:
         rest = unit
         while rest:
-            cpu = lowest(rest)
+            cpu = cpuset.lowest(rest)
             spoken_for = rest
             for name in sorted(cpus.names(f"cpu{cpu}/cache")):
                 folder = f"cpu{cpu}/cache/{name}"
@@ -316,8 +316,8 @@ def _caches(cpus: Directory, online: int, units: list[int]) -> tuple[Cache, ...]
                     seen[level] = seen.get(level, 0) | group
                     found.setdefault((level, _size_kib(cpus, folder + "/size")), []).append(group)
             rest &= ~(spoken_for | 1 << cpu)
-    caches = [Cache(level, tuple(sorted(groups, key=lowest)), size) for (level, size), groups in found.items()]
-    return tuple(sorted(caches, key=lambda cache: (cache.level, lowest(cache.groups[0]))))
+    caches = [Cache(level, tuple(sorted(groups, key=cpuset.lowest)), size) for (level, size), groups in found.items()]
+    return tuple(sorted(caches, key=lambda cache: (cache.level, cpuset.lowest(cache.groups[0]))))
 
 
 def _size_kib(cpus: Directory, path: str) -> int | None:

@@ -25,11 +25,6 @@ _MASK_FILES = frozenset(
 )
 
 
-def lowest(mask: int) -> int:
-    """The lowest CPU of a set that is not empty."""
-    return (mask & -mask).bit_length() - 1
-
-
 class Problems:
     """What could not be used so far, in the order of reading; only the first MAX_PROBLEMS are kept."""
 

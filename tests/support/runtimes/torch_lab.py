@@ -1,6 +1,6 @@
 """Real PyTorch for tests: Debian's, twice, and libtorch from Maven Central. What a machine lacks is skipped.
 
-Debian's is built for the CPU only; the wheels carry CUDA and are not fetched. `make packages` installs this machine's
+Debian's is built for the CPU only; the wheels carry CUDA and are not fetched. tools/scripts/packages installs this machine's
 python3-torch. That of trixie is unpacked into the cache with all that it needs, C library and Python included, and is
 started by its own dynamic linker. `probe` runs torch_probe.py in a process of its own.
 """
@@ -67,7 +67,7 @@ def installed() -> Release:
         command = ["dpkg-query", "--show", "--showformat=${Version}", "python3-torch"]
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no python3-torch here; make packages installs it")
+        pytest.skip("no python3-torch here; tools/scripts/packages installs it")
     return Release(PYTHON, found.partition("+")[0])
 
 

@@ -24,7 +24,7 @@ from cluster import kubelet_env
 from cluster.waiting import wait
 from raddle.machine import sysfs
 from raddle_operator.cli.manifests import Manifest
-from raddle_operator.cli.run import default_policy, for_everything, of_container
+from raddle_operator.cli.offline import default_policy, for_everything, of_container
 from raddle_operator.cli.workloads import read_policies
 from raddle_operator.local import door
 from raddle_operator.local.container import Container

@@ -75,7 +75,6 @@ def words(row: Row) -> dict[str, Any]:
         "way": str(row.way),
         "by": row.by,
         "why": row.why,
-        "top": row.top,
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 

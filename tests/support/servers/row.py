@@ -84,8 +84,6 @@ class Row:
     repeats: bool = True
     why: str = ""
     reason: str = ""
-    top: int | None = None
-    """Its place among the README's rows."""
 
 
 # --- where programs come from -----------------------------------------------------------------------------------------

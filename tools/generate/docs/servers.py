@@ -1,4 +1,4 @@
-"""Makes docs/reference/servers.md and the README's table of servers, from what `make servers ARGS=--write` has seen."""
+"""Makes docs/reference/servers.md, from what `make matrix` has seen."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, Final
 import report
 
 RECORDS: Final = report.ROOT / "docs" / "reference" / "servers.json"
-README: Final = report.ROOT / "README.md"
 MOST_TIMES: Final = 100
 HEADER: Final = """\
 <!-- Made by `make generate` (tools/generate/docs/servers.py) from
-servers.json, which `make servers ARGS=--write` writes: edit neither. -->
+servers.json, which `make matrix` writes: edit neither. -->
 
 # Servers and libraries
 
@@ -55,17 +54,6 @@ def page() -> str:
     )
 
 
-def readme() -> str:
-    """The README as it is, with the first rows."""
-    rows = sorted((row for row in _records()["rows"] if "top" in row), key=lambda row: int(row["top"]))
-    cells = [
-        (row["name"], row["version"], _count(row["stock"]), _count(_last(row)), _speed(row, brief=True), _how(row))
-        for row in rows
-    ]
-    table = report.markdown_table(("", "version", "threads stock", "with Raddle", "speed", "how"), cells)
-    return report.with_section("servers", table, README.read_text())
-
-
 def _times(ratio: float) -> str:
     """The ratio; of one beyond MOST_TIMES only that: there stock's threads spin on the few CPUs of the real machine."""
     return f"{MOST_TIMES}+" if ratio > MOST_TIMES else report.short(ratio)
@@ -82,13 +70,13 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return row["name"], package, _count(row["stock"]), _count(_last(row)), _speed(row), _how(row) + why
 
 
-def _speed(row: Mapping[str, Any], *, brief: bool = False) -> str:
+def _speed(row: Mapping[str, Any]) -> str:
     """By how many times it is faster; "" where that was not measured."""
     if "speed" not in row:
         return ""
     least, median, most = (_times(one) for one in row["speed"]["ratio"])
-    spread = "" if brief or least == most else f" ({least}–{most})"
-    return f"× {median}{spread}" + ("" if brief else f" ± {max(row['speed']['same']):.0%}")
+    spread = "" if least == most else f" ({least}–{most})"
+    return f"× {median}{spread} ± {max(row['speed']['same']):.0%}"
 
 
 def _last(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,14 +12,15 @@ from functools import cache
 from random import Random
 from typing import Final
 
-from raddle_operator.cli.tuned import charts
-from raddle_operator.tuning import statistics
-from raddle_operator.tuning.candidate import Candidate, Value
-from raddle_operator.tuning.document import Tuning
-from raddle_operator.tuning.key import Key, NodeClass
-from raddle_operator.tuning.measured import Block
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import BoundTest, Interval, Result, Trial, Verdict
+from raddle_operator.results.candidate import Candidate, Value
+from raddle_operator.results.key import Key, NodeClass
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.verdict import BoundTest, Interval, Verdict
+from raddle_tuner.commands.result import charts
+from raddle_tuner.search import statistics
+from raddle_tuner.search.blocks import Block
+from raddle_tuner.search.document import TuningResult
+from raddle_tuner.search.result import Result, Trial
 
 _LIMIT: Final = 4
 _SECONDS: Final = 8.0
@@ -51,7 +52,7 @@ def pictures() -> str:
 
 
 @cache
-def example(kind: Kind) -> Tuning:
+def example(kind: Kind) -> TuningResult:
     """A tuning for this objective, the same each time."""
     aim = {
         Kind.LATENCY: Objective(kind=kind, rate=20.0, p99_ms=40.0),
@@ -71,7 +72,7 @@ def example(kind: Kind) -> Tuning:
     failed = Trial(candidate=_FAILS, phases=("settings",), blocks=(), skipped="the image has no libjemalloc.so.2")
     again = [_block(_PLAN, aim, seed, "again") for seed in range(_BLOCKS)]
     noise = [(statistics.loss(kind, one) or 0.0) - loss for one, loss in zip(again, losses[_PLAN], strict=True)]
-    return Tuning(
+    return TuningResult(
         name="resnet50.onnx",
         finished="2026-11-23T10:00:00Z",
         key=_key(aim),
@@ -98,7 +99,7 @@ def example(kind: Kind) -> Tuning:
     )
 
 
-def undecided(verdict: Verdict) -> Tuning:
+def undecided(verdict: Verdict) -> TuningResult:
     """The example where nothing is better for certain."""
     made = example(Kind.LATENCY)
     kept = made.result.winner if verdict is Verdict.INCONCLUSIVE else _PLAN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from raddle import env
-from raddle_operator.cli import manifests, plan, workloads
+from raddle_operator.cli import manifests, offline, workloads
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.scan.reading import Scanned
 from raddle_operator.injection.matching import Policies
@@ -37,7 +37,7 @@ def scan(sources: Sequence[str], namespace: str, cpus: int) -> Scanned:
     gathered = Gathered()
     for one in there:
         if namespace in ("", one.namespace):
-            gathered.add(look(plan.owned(one), cluster), _replicas(one.manifest.obj))
+            gathered.add(look(offline.owned(one), cluster), _replicas(one.manifest.obj))
     return Scanned(gathered, (f"nodes of {cpus} CPUs are assumed (--cpus), and nothing is measured",))
 
 

@@ -76,11 +76,11 @@ def _standard(name: str, package: str, **more) -> Row:
 
 
 ROWS = (
-    _hook("ONNX Runtime (Python)", "onnxruntime", by="the session's options", most=3, top=1),
-    _openmp("NumPy with OpenBLAS", "numpy", top=4),
+    _hook("ONNX Runtime (Python)", "onnxruntime", by="the session's options", most=3),
+    _openmp("NumPy with OpenBLAS", "numpy"),
     _openmp("SciPy", "scipy", of=SCIPY),
-    _openmp("scikit-learn", "scikit-learn", top=5),
-    _openmp("XGBoost", "xgboost-cpu", top=6),
+    _openmp("scikit-learn", "scikit-learn"),
+    _openmp("XGBoost", "xgboost-cpu"),
     _openmp("XGBoost, single predictions", "xgboost-cpu", work="xgboost-cpu-one"),
     _openmp(
         "XGBoost, single predictions, for Latency",
@@ -93,7 +93,7 @@ ROWS = (
     _openmp("LightGBM", "lightgbm"),
     _openmp("faiss", "faiss-cpu"),
     _family("numexpr", "numexpr", "numexpr", "OMP_NUM_THREADS", most=5),
-    _family("JAX", "jax", "jax", "NPROC", most=48, top=7),
+    _family("JAX", "jax", "jax", "NPROC", most=48),
     _family(
         "Numba",
         "numba",
@@ -106,7 +106,7 @@ ROWS = (
     _row("Polars", "polars", way=Way.ITSELF, by="", most=16),
     _row("Hugging Face tokenizers", "tokenizers", way=Way.ITSELF, by="", most=4),
     _row("joblib", "joblib", way=Way.ITSELF, by="", image_env=ONE_BLAS, why="two workers for two CPUs", most=10),
-    _hook("OpenVINO", "openvino", by="`compile_model`", most=6, top=8),
+    _hook("OpenVINO", "openvino", by="`compile_model`", most=6),
     _row("OpenCV", "opencv-python-headless", way=Way.ITSELF, by="", most=4, image_env=ONE_BLAS),
     _hook("usearch", "usearch", of=HOOKED, by="`threads` of its calls", most=4, peak=True),
     _hook("hnswlib", "hnswlib", of=HNSWLIB, by="`num_threads` of an index", most=4, peak=True),

@@ -54,7 +54,6 @@ ROWS = (
         request=_post("/completion", prompt="hello world", n_predict=8),
         most=12,
         why="threads that wait for requests: --threads-http 4 in both",
-        top=2,
     ),
     Row(
         name="Ollama",
@@ -78,7 +77,6 @@ ROWS = (
         ),
         most=40,
         why="with LLAMA_ARG_THREADS_HTTP=4 and Debian's llama-server in both",
-        top=3,
     ),
     Row(
         name="llama-cpp-python's server",

@@ -37,14 +37,12 @@ ROWS = (
         ask=Request(processes=4),
         why="a session in each worker",
         most=14,
-        top=9,
     ),
     _row(
         "uvicorn",
         "uvicorn",
         *UVICORN,
         most=8,
-        top=10,
     ),
     _row(
         "uvicorn, 4 workers",

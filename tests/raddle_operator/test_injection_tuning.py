@@ -1,0 +1,453 @@
+"""A policy that names a tuning: its winner is planned with where the result is valid, and the plan says why or why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.injections import KNOWN, inject
+from support.machines import of_size
+from support.tunings import SERVED_IMAGE, by_name, candidates, of_class, summary, with_status
+
+from cluster import objects
+from raddle import env
+from raddle.cpus.topology import Kubelet
+from raddle.planning.planner import Budget
+from raddle.planning.policy import Policy
+from raddle.planning.wire import Tuned, read_plan_text
+from raddle_operator.injection.binding import rebind
+from raddle_operator.injection.tuning import NOT_READ, TuningContext, overlay
+from raddle_operator.objects.pods import pod_from_object, workload_of
+from raddle_operator.results.candidate import Candidate
+from raddle_operator.results.objective import Kind, Objective
+from raddle_operator.results.verdict import BoundTest, Interval, Verdict
+
+NODE, OTHER = of_size(32), of_size(16)
+TITLE = "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
+RANKER = ({"kind": "ReplicaSet", "name": "ranker-7d9f", "controller": True},)
+OF_RANKER = Tuned(SERVED_IMAGE, "Deployment/ranker", door=True)
+
+
+def pod(cpu="4", owners=RANKER, image=SERVED_IMAGE, others=(), **spec):
+    served = objects.container(cpu=cpu, image=image)
+    made = objects.pod(*others, served, name="p", labels={"pod-template-hash": "7d9f"}, **spec)
+    made["metadata"]["ownerReferences"] = list(owners)
+    return made
+
+
+def created(obj, spec, tunings=None, **more):
+    """A pod's annotations as they are before it is bound."""
+    patched, _ = inject(obj, spec, facts=replace(KNOWN, tunings=tunings), **more)
+    return patched["metadata"]["annotations"]
+
+
+def bound(tunings, *, spec=None, machine=NODE, obj=None, **more):
+    """What the plan says once the pod is bound, and what the shim is told."""
+    annotations = created(obj or pod(), spec or {"tuning": "ranker"}, **more)
+    changed = rebind(annotations, "n1", machine, namespace="ns", tunings=tunings).annotations
+    return read_plan_text(changed["plan.raddle.dev/serve"]), env.decode(changed["shim.raddle.dev/serve"])
+
+
+def of(**changes):
+    """A tuning of the one class, whose summary has these changes."""
+    return by_name(with_status(of_class(summary(NODE, **changes))))
+
+
+BETTER = of()
+
+
+# --- what is used ---------------------------------------------------------------------------------------------------
+
+
+def test_a_winner_is_planned_with_where_its_result_is_valid():
+    plan, shim = bound(BETTER)
+    assert (plan.values["intraOp"], shim["intra"]) == (3, 3)
+    assert plan.because["tuned"] == (
+        f"intraOp 3, slowest tenth -18.0 % [-23.0, -12.0] on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
+    )
+    assert plan.tuned == OF_RANKER._replace(by="ranker")
+
+
+def test_a_winner_that_only_keeps_the_bound_is_not_said_to_gain():
+    slower = Interval(percent=9.0, low=4.0, high=14.0)
+    plan, _ = bound(of(gain=slower, bound=BoundTest(bound_ms=20.0, queries=900, over=1, needed=662)))
+    assert plan.because["tuned"] == (
+        f"intraOp 3, keeps p99 within 20 ms (the plan does not) on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
+    )
+
+
+def test_the_plan_shows_for_how_long_the_winners_threads_spin():
+    entry = "session.intra_op.spin_duration_us"
+    spins = {"threads.spinning": "Bounded", f"onnxruntime.configEntries.{entry}": 1000}
+    plan, shim = bound(of(winner=Candidate.of(spins)))
+    assert (plan.values["spinDurationUs"], shim[entry]) == (1000, 1000)
+
+
+def test_what_is_recorded_is_the_policy_without_it_so_that_another_binding_decides_anew():
+    annotations = created(pod(), {"tuning": "ranker"})
+    annotations |= rebind(annotations, "n1", NODE, namespace="ns", tunings=BETTER).annotations
+    again = rebind(annotations, "n2", OTHER, namespace="ns", tunings=BETTER)
+    plan = read_plan_text(again.annotations["plan.raddle.dev/serve"])
+    assert plan.values["intraOp"] == 4
+    assert plan.policy == Policy(tuning="ranker")
+
+
+def test_the_plan_stays_where_it_is_best_and_says_so():
+    plan, _ = bound(of(verdict=Verdict.NO_DIFFERENCE, winner=Candidate(), gain=None))
+    assert plan.values["intraOp"] == 4
+    assert plan.because["tuned"] == f"the plan is best on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
+    assert plan.tuned.by == "ranker"
+
+
+def test_what_only_the_program_can_set_is_said_and_not_planned_with():
+    won = Candidate.of({"threads.intraOp": 3, "program.ioBinding": True})
+    plan, _ = bound(of(winner=won))
+    assert plan.values["intraOp"] == 3
+    assert plan.because["tuned"].startswith("intraOp 3, slowest tenth -18.0 %")
+    assert plan.because["tuned"].endswith("; the program has to have ioBinding True for it")
+
+
+def test_instances_of_a_model_alone_have_to_be_the_containers_processes():
+    won = Candidate.of({"program.instances": 2, "budget.workersPerContainer": 2, "threads.intraOp": 1})
+    tunings = of(winner=won, key={"model": "sha256:5e"})
+    plan, _ = bound(tunings)
+    assert plan.values["intraOp"] == 4
+    assert plan.because["tuned"] == (
+        "InferenceTuning ranker: the container has 1 process, it was tuned for 2 processes"
+    )
+    plan, _ = bound(tunings, spec={"tuning": "ranker", "budget": {"workersPerContainer": 2}})
+    assert plan.values["intraOp"] == 1
+
+
+def test_a_pod_whose_node_is_known_when_it_is_created_gets_the_same_at_once():
+    facts = replace(KNOWN, machines={"n1": NODE}, tunings=BETTER)
+    patched, _ = inject(pod(nodeName="n1"), {"tuning": "ranker"}, facts=facts)
+    plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+    assert (plan.node, plan.values["intraOp"], plan.tuned.by) == ("n1", 3, "ranker")
+
+
+def test_before_a_pod_is_bound_its_plan_is_the_one_without():
+    annotations = created(pod(), {"tuning": "ranker"}, BETTER)
+    plan = read_plan_text(annotations["plan.raddle.dev/serve"])
+    assert (plan.values["intraOp"], plan.because["tuned"]) == (4, "the node is not known yet")
+
+
+def test_a_policy_that_names_no_tuning_records_nothing_of_it():
+    plan, _ = bound(BETTER, spec={"threads": {"minIntraOp": 1}})
+    assert (plan.values["intraOp"], plan.tuned) == (4, None)
+    assert "tuned" not in plan.because
+
+
+# --- where it does not hold -----------------------------------------------------------------------------------------
+
+STATIC = NODE._replace(kubelet=Kubelet(cpu_manager_policy="static"))
+GUARANTEED = pod()
+GUARANTEED["spec"]["containers"] = [objects.guaranteed(cpu="4", image=SERVED_IMAGE)]
+OF_MAIN = {"workload": {"kind": "Deployment", "name": "ranker", "container": "main"}}
+DIGEST = "sha256:" + "1a" * 32
+MISFITS = {
+    "another node": (
+        {"machine": OTHER},
+        f"the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, it was tuned for {TITLE}",
+    ),
+    "another limit": ({"obj": pod(cpu="2")}, "the CPU limit is 2 CPUs, it was tuned for 4 CPUs"),
+    "exclusive CPUs": (
+        {"machine": STATIC, "obj": GUARANTEED},
+        "the CPU limit is 4 exclusive CPUs, it was tuned for 4 CPUs",
+    ),
+    "another image": (
+        {"obj": pod(image="example.test/serve:2")},
+        "the image is example.test/serve:2, it was tuned for example.test/serve:1",
+    ),
+    "another objective": (
+        {"spec": {"tuning": "ranker", "objective": "Throughput"}},
+        "the objective is Throughput, it was tuned for Latency",
+    ),
+    "another rate": (
+        {"spec": {"tuning": "ranker", "load": {"requestsPerSecond": 80}}},
+        "the rate is 80 requests/s, it was tuned for 50 requests/s",
+    ),
+    "an image that nobody has told": (
+        {"tunings": by_name(with_status(of_class(summary(NODE), image="")))},
+        "the image that was measured is not known",
+    ),
+    "another workload": (
+        {"obj": pod(owners=[{"kind": "StatefulSet", "name": "triton", "controller": True}])},
+        "the workload is StatefulSet/triton, it was tuned for Deployment/ranker",
+    ),
+    "a pod that is nobody's": (
+        {"obj": pod(owners=())},
+        "no Deployment, StatefulSet or DaemonSet owns the pod, it was tuned for Deployment/ranker",
+    ),
+    "a container beside the first one": (
+        {"obj": pod(others=[objects.container("main", cpu="4", image=SERVED_IMAGE)])},
+        "the container is serve, it was tuned for the first one",
+    ),
+    "another container": (
+        {"tunings": by_name(with_status(of_class(summary(NODE)), **OF_MAIN))},
+        "the container is serve, it was tuned for main",
+    ),
+    "a bound of the policy": (
+        {"spec": {"tuning": "ranker", "threads": {"maxIntraOp": 2}}},
+        "the policy does not allow the winner: threads.intraOp: 3 is not allowed; it must be from 1 to 2",
+    ),
+    "an end without a winner": (
+        {"tunings": of(verdict=Verdict.INCONCLUSIVE)},
+        "its result on this class of nodes is Inconclusive",
+    ),
+    "nodes that are yet to agree": (
+        {"tunings": by_name(with_status(of_class(summary(NODE), verdict="")))},
+        "it has no result yet",
+    ),
+    "nothing measured": ({"tunings": by_name(with_status())}, "it has no result yet"),
+}
+
+
+@pytest.mark.parametrize(("there", "reason"), MISFITS.values(), ids=MISFITS)
+def test_what_does_not_fit_is_said_and_the_plan_is_the_one_without(there, reason):
+    plan, _ = bound(**{"tunings": BETTER, **there})
+    assert plan.because["tuned"] == f"InferenceTuning ranker: {reason}"
+    assert plan.tuned.by == ""
+    assert plan.values["intraOp"] != 3
+
+
+def test_a_container_that_the_tuning_names_is_it_wherever_it_stands():
+    named = {"workload": {**OF_MAIN["workload"], "container": "serve"}}
+    others = [objects.container("main", cpu="4", image=SERVED_IMAGE)]
+    plan, _ = bound(by_name(with_status(of_class(summary(NODE)), **named)), obj=pod(others=others))
+    assert plan.tuned.by == "ranker"
+
+
+def test_a_proxy_that_was_put_in_front_does_not_make_the_first_container_another():
+    plan, _ = bound(BETTER, obj=pod(others=[objects.container("istio-proxy", image="proxy:1")]))
+    assert plan.tuned.by == "ranker"
+
+
+def test_an_image_that_was_measured_alone_is_for_any_workload():
+    alone = {"workload": None, "image": SERVED_IMAGE, "resources": {"limits": {"cpu": "4"}}}
+    plan, _ = bound(by_name(with_status(of_class(summary(NODE)), **alone)), obj=pod(owners=()))
+    assert plan.tuned.by == "ranker"
+
+
+# --- what a pod has from its creation on ------------------------------------------------------------------------------
+
+NEVER = Candidate.of({"threads.spinning": "Never"})
+OTHER_RUNTIME = {"runtime": "torch", "runtime_version": "2.9.0"}
+MIMALLOC = Candidate.of({"allocator": "Mimalloc"})
+BY_VARIABLE = {"tuning": "ranker", "imageEnv": {"PYTHONPATH": "", "LD_PRELOAD": ""}}
+
+
+def test_a_winner_whose_variables_the_pod_was_created_without_is_not_said_to_be_used():
+    tunings = of(winner=NEVER, key=OTHER_RUNTIME)
+    plan, _ = bound(tunings)
+    assert plan.because["tuned"] == (
+        "InferenceTuning ranker: spinning Never needs OMP_WAIT_POLICY, KMP_BLOCKTIME: "
+        "set when a pod is created, by the policy's own settings"
+    )
+    assert (plan.tuned.by, plan.values["spinning"]) == ("", "bounded")
+
+
+def test_variables_that_a_winner_goes_without_are_missed_too():
+    plan, _ = bound(of(winner=Candidate.of({"threads.spinning": "Always"}), key=OTHER_RUNTIME))
+    assert "spinning Always needs OMP_WAIT_POLICY, KMP_BLOCKTIME: " in plan.because["tuned"]
+
+
+def test_a_winner_that_the_policy_says_itself_has_its_variables():
+    spec = {"tuning": "ranker", "threads": {"spinning": "Never"}}
+    plan, _ = bound(of(winner=NEVER, key=OTHER_RUNTIME), spec=spec)
+    assert plan.because["tuned"].startswith("spinning Never, slowest tenth -18.0 %")
+
+
+def test_onnxruntimes_own_threads_need_no_variable_of_openmps():
+    plan, shim = bound(of(winner=NEVER))
+    assert plan.because["tuned"].startswith("spinning Never, slowest tenth -18.0 %")
+    assert shim["spin"] == "never"
+
+
+def test_counts_that_annotations_say_still_change_whatever_the_runtime():
+    plan, shim = bound(of(key=OTHER_RUNTIME))
+    assert (plan.tuned.by, shim["omp"]) == ("ranker", 3)
+
+
+def test_a_reference_that_the_pod_was_created_without_can_not_be_added():
+    # With one thread OpenBLAS follows OMP_NUM_THREADS.
+    spec = {"tuning": "ranker", "threads": {"intraOp": 1}}
+    plan, _ = bound(of(key=OTHER_RUNTIME), spec=spec)
+    assert "intraOp 3 needs OPENBLAS_NUM_THREADS: " in plan.because["tuned"]
+
+
+def test_a_pod_whose_node_is_known_when_it_is_created_gets_the_winners_variables():
+    facts = replace(KNOWN, machines={"n1": NODE}, tunings=of(winner=NEVER, key=OTHER_RUNTIME))
+    patched, _ = inject(pod(nodeName="n1"), {"tuning": "ranker"}, facts=facts)
+    variables = {one["name"]: one.get("value") for one in patched["spec"]["containers"][0]["env"]}
+    assert (variables["OMP_WAIT_POLICY"], variables["KMP_BLOCKTIME"]) == ("PASSIVE", "0")
+    plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+    assert plan.tuned.by == "ranker"
+
+
+OWN_COUNT = {"env": [{"name": "OMP_NUM_THREADS", "value": "8"}]}
+OWN_WORD = {"env": [{"name": "OMP_WAIT_POLICY", "value": "ACTIVE"}]}
+HIDDEN = "because the pod spec sets {}: remove it there, or set existingValues: Override in the policy"
+
+
+def with_env(own, **more):
+    made = pod(**more)
+    made["spec"]["containers"][0] |= own
+    return made
+
+
+def of_placed(obj, spec, tunings):
+    """What the plan says of a pod that is created on its node."""
+    patched, _ = inject(obj, spec, facts=replace(KNOWN, machines={"n1": NODE}, tunings=tunings))
+    return read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+
+
+@pytest.mark.parametrize("node", [{}, {"nodeName": "n1"}], ids=["bound", "placed"])
+@pytest.mark.parametrize(
+    ("own", "won", "hidden"),
+    [
+        (
+            OWN_COUNT,
+            Candidate.of({"threads.intraOp": 2}),
+            "intraOp 2 has no effect, " + HIDDEN.format("OMP_NUM_THREADS"),
+        ),
+        (OWN_WORD, NEVER, "spinning Never has no effect, " + HIDDEN.format("OMP_WAIT_POLICY")),
+    ],
+)
+def test_a_winner_whose_variables_the_pod_spec_sets_itself_is_said_to_be_hidden(node, own, won, hidden):
+    tunings = of(winner=won, key=OTHER_RUNTIME)
+    obj = with_env(own, **node)
+    plan = of_placed(obj, {"tuning": "ranker"}, tunings) if node else bound(tunings, obj=obj)[0]
+    assert plan.because["tuned"] == f"InferenceTuning ranker: {hidden}"
+    assert plan.tuned.by == ""
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["bound", "placed"])
+def test_another_librarys_count_in_the_pod_spec_was_there_when_it_was_measured_and_hides_nothing(placed):
+    obj = with_env({"env": [{"name": "RAYON_NUM_THREADS", "value": "1"}]}, **({"nodeName": "n1"} if placed else {}))
+    spec = {"tuning": "ranker", "runtimes": ["torch", "rayon"]}
+    tunings = of(winner=Candidate.of({"threads.intraOp": 2}), key=OTHER_RUNTIME)
+    plan = of_placed(obj, spec, tunings) if placed else bound(tunings, spec=spec, obj=obj)[0]
+    assert plan.tuned.by == "ranker", plan.because["tuned"]
+
+
+def test_a_policy_that_overrides_the_pod_specs_variables_hides_nothing():
+    tunings = of(key=OTHER_RUNTIME)
+    plan, shim = bound(tunings, obj=with_env(OWN_COUNT), spec={"tuning": "ranker", "existingValues": "Override"})
+    assert (plan.tuned.by, shim["omp"]) == ("ranker", 3)
+
+
+def test_a_count_of_openmps_hides_nothing_of_onnxruntimes_own():
+    plan, shim = bound(BETTER, obj=with_env(OWN_COUNT))
+    assert (plan.tuned.by, shim["intra"]) == ("ranker", 3)
+
+
+def test_an_allocator_needs_the_door_or_a_policy_that_has_the_native_shim_preloaded():
+    tunings = of(winner=MIMALLOC)
+    assert bound(tunings)[1]["alloc"] == "mimalloc"
+    plan, _ = bound(tunings, door=False, spec=BY_VARIABLE)
+    assert plan.because["tuned"].startswith("InferenceTuning ranker: allocator Mimalloc needs LD_PRELOAD: set when")
+    assert plan.tuned.by == ""
+    plan, shim = bound(tunings, door=False, spec={**BY_VARIABLE, "nativeShim": "Preload"})
+    assert (plan.tuned.by, shim["alloc"]) == ("ranker", "mimalloc")
+
+
+def test_exclusive_cpus_fit_where_they_were_measured():
+    plan, _ = bound(of(key={"exclusive": True}), machine=STATIC, obj=GUARANTEED)
+    assert plan.tuned.by == "ranker"
+
+
+@pytest.mark.parametrize(("image", "by"), [(f"mirror.test/serve@{DIGEST}", "ranker"), ("x@sha256:77", "")])
+def test_images_are_told_by_their_digests_where_both_are_known(image, by):
+    plan, _ = bound(of(key={"image": DIGEST}), obj=pod(image=image))
+    assert plan.tuned.by == by
+
+
+def test_a_cost_tuning_is_for_who_names_it_because_no_policy_can_say_cost():
+    plan, _ = bound(of(key={"objective": Objective(kind=Kind.COST, rate=50.0)}, figure="cpu_ms_per_request"))
+    assert plan.because["tuned"].startswith("intraOp 3, CPU a request -18.0 %")
+
+
+def test_a_tuning_that_is_not_there_is_said_with_its_namespace():
+    plan, _ = bound({})
+    assert plan.because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
+    elsewhere = by_name(with_status(of_class(summary(NODE)), namespace="other"))
+    assert bound(elsewhere)[0].because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
+
+
+def test_a_cluster_that_does_not_tune_says_so():
+    plan, _ = bound(None)
+    assert plan.values["intraOp"] == 4
+    assert plan.because["tuned"] == NOT_READ
+
+
+# --- Auto -----------------------------------------------------------------------------------------------------------
+
+
+def test_auto_is_the_newest_tuning_of_the_pods_workload_that_fits():
+    newest = summary(NODE, winner=Candidate.of({"threads.intraOp": 2}), finished="2026-11-25T10:00:00Z")
+    tunings = by_name(
+        with_status(of_class(summary(NODE)), name="first"),
+        with_status(of_class(newest), name="second"),
+        with_status(
+            of_class(replace(newest, finished="2026-11-26T10:00:00Z"), image="example.test/serve:0"), name="third"
+        ),
+        with_status(of_class(newest), name="others", workload={"kind": "Deployment", "name": "resnet"}),
+        with_status(of_class(newest), name="elsewhere", namespace="other"),
+        with_status(name="fourth"),
+    )
+    plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
+    assert (plan.values["intraOp"], plan.tuned) == (2, OF_RANKER._replace(by="second"))
+
+
+def test_auto_says_of_the_newest_why_it_does_not_fit():
+    tunings = by_name(
+        with_status(of_class(summary(NODE, key={"limit_cpus": 1.0})), name="first"),
+        with_status(of_class(summary(NODE, key={"limit_cpus": 2.0}, finished="2026-11-25T10:00:00Z")), name="second"),
+    )
+    plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
+    assert plan.because["tuned"] == "InferenceTuning second: the CPU limit is 4 CPUs, it was tuned for 2 CPUs"
+
+
+@pytest.mark.parametrize(
+    ("owners", "reason"),
+    [
+        ([], "no Deployment, StatefulSet or DaemonSet owns the pod; for others a tuning of their image holds"),
+        ([{"kind": "StatefulSet", "name": "db", "controller": True}], "there is no InferenceTuning of StatefulSet/db"),
+    ],
+)
+def test_auto_says_whose_tuning_is_missing(owners, reason):
+    plan, _ = bound(BETTER, spec={"tuning": "Auto"}, obj=pod(owners=owners))
+    assert plan.because["tuned"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("owners", "workload"),
+    [
+        ([*RANKER], "Deployment/ranker"),
+        ([{"kind": "DaemonSet", "name": "agent", "controller": True}], "DaemonSet/agent"),
+        ([{"kind": "ReplicaSet", "name": "ranker-77aa", "controller": True}], ""),
+        ([{"kind": "ReplicaSet", "name": "ranker", "controller": True}], ""),
+        ([{"kind": "Deployment", "name": "ranker"}], ""),
+        ([{"kind": "Job", "name": "batch", "controller": True}], ""),
+        (["ranker"], ""),
+        ({"kind": "Deployment"}, ""),
+    ],
+)
+def test_whose_a_pod_is_comes_from_its_controller(owners, workload):
+    obj = pod()
+    obj["metadata"]["ownerReferences"] = owners
+    assert workload_of(pod_from_object(obj)) == workload
+
+
+@example(Candidate.of({"threads": 1, "threads.intraOp": 3}), Verdict.BETTER, 4.0, False)
+@given(candidates, st.sampled_from(Verdict), st.sampled_from([None, 1.0, 4.0]), st.booleans())
+def test_following_ends_in_a_policy_and_a_reason_whatever_won(winner, verdict, limit_cpus, alone):
+    tunings = of(winner=winner, verdict=verdict, key={"limit_cpus": limit_cpus, "model": "sha256:5e" * alone})
+    policy = Policy(tuning="ranker", min_intra_op=2)
+    place = TuningContext("ns", "serve", OF_RANKER, NODE)
+    overlaid = overlay(policy, Budget(quota_cpus=4.0), place, tunings)
+    assert overlaid.because
+    assert overlaid.policy == policy or overlaid.tuned.by == "ranker"

@@ -1,0 +1,1 @@
+"""The tuner's commands of `raddle`."""

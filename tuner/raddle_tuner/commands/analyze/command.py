@@ -1,0 +1,54 @@
+"""`raddle analyze`: what a model is made of, before any trial. Needs no cluster."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from raddle_operator.cli import output
+
+EPILOG = """\b
+Examples:
+  raddle analyze model.onnx
+  raddle analyze model.onnx --shape image=8,3,224,224
+  raddle analyze model.onnx --inputs request.npz -o json
+  raddle analyze model.onnx --svg path.svg            the critical path as a picture
+  raddle run --limit 4 -- raddle analyze model.onnx   with the CPUs of a container
+  raddle analyze model.pt                             TorchScript, where torch can be imported
+
+\b
+Exit codes: 0 done, 2 bad input: a model that does not load, inputs that don't fit; 130 ended by Ctrl-C.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=DIMS", help="Shape of an input: image=1,3,224,224.")
+@click.option(
+    "--inputs",
+    "npz",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take the inputs from this .npz file. Absent: they are made of types and shapes, 1 for open dimensions.",
+)
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the critical path into this file.")
+@click.option("-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "json", "yaml"]))
+def analyze(model: Path, shapes: tuple[str, ...], npz: Path | None, svg: Path | None, form: str) -> None:
+    """Show what MODEL (.onnx, or TorchScript) is made of, what scales with threads, and what can run side by side."""
+    if shapes and npz:
+        raise click.UsageError("--shape and --inputs exclude each other")
+    from raddle_tuner.commands.analyze import document, reading, text
+    from raddle_tuner.trials import ending
+
+    try:
+        with ending.signals():
+            found = reading.analysis_of(model, shapes, npz)
+    except ending.EndedError as ended:
+        sys.exit(ended.status)
+    if svg is not None:
+        text.write_picture(svg, model, found)
+    if form == "text":
+        text.write(model, found)
+    else:
+        output.write(document.document(found), form)
