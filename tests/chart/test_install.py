@@ -103,7 +103,6 @@ def test_every_pod_is_let_into_a_namespace_that_enforces_the_restricted_pod_secu
     ("values", "pod", "violation"),
     [
         ({"webhook": {"hostNetwork": True, "port": 9443}}, "raddle-webhook", "hostNetwork=true"),
-        ({"agent": {"podResources": {"enabled": True}}}, "raddle-agent", "hostPath"),
         ({"agent": {"watch": "Cgroups"}}, "raddle-agent", "hostPath"),
         ({"agent": {"watch": "Processes"}}, "raddle-agent", "hostPID=true"),
     ],
@@ -168,8 +167,8 @@ def test_the_notes_warn_of_nothing_where_nothing_is_wrong(cluster, kubernetes):
             ],
         ),
         (
-            "image.repository=r,webhook.hostNetwork=true,webhook.port=9443,agent.podResources.enabled=true",
-            ["webhook.hostNetwork and agent.podResources.enabled needs a namespace whose Pod Security is privileged"],
+            "image.repository=r,webhook.hostNetwork=true,webhook.port=9443,agent.watch=Cgroups",
+            ["webhook.hostNetwork and agent.watch=Cgroups needs a namespace whose Pod Security is privileged"],
         ),
     ],
     ids=["trust-and-scope", "pod-security"],

@@ -193,21 +193,6 @@ def test_every_pod_keeps_the_restricted_pod_security_standard(default):
             assert {"requests", "limits"} == set(container["resources"])
 
 
-def test_the_kubelets_socket_is_mounted_only_when_asked_for():
-    spec = pod_specs(chart.objects({"agent": {"podResources": {"enabled": True}}}))["raddle-agent"]
-    (container,), (volume,) = spec["containers"], spec["volumes"]
-    assert volume["hostPath"] == {"path": "/var/lib/kubelet/pod-resources", "type": "Directory"}
-    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/pod-resources", "readOnly": True}]
-    assert {"name": "RADDLE_POD_RESOURCES", "value": "/pod-resources/kubelet.sock"} in container["env"]
-    # The socket is root's; nothing else of the restricted profile is given up.
-    assert spec["securityContext"] == {
-        "runAsUser": 0,
-        "runAsGroup": 0,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-
-
 CGROUPS = {"name": "cgroups", "mountPath": "/host/sys/fs/cgroup", "readOnly": True, "recursiveReadOnly": "IfPossible"}
 LEAST = {"drop": ["ALL"]}
 
@@ -241,12 +226,6 @@ def test_the_agent_has_no_more_rights_than_its_level_needs(values, user, mounts,
     assert policy["spec"]["ingress"] == ([{"ports": [{"port": 8082, "protocol": "TCP"}]}] if serves else [])
     assert ("livenessProbe" in container) is serves
     assert container.get("ports", []) == ([{"name": "watch", "containerPort": 8082}] if serves else [])
-
-
-def test_the_socket_and_the_cgroups_are_mounted_side_by_side():
-    spec = pod_specs(chart.objects({"agent": {"watch": "Cgroups", "podResources": {"enabled": True}}}))["raddle-agent"]
-    assert [one["name"] for one in spec["containers"][0]["volumeMounts"]] == ["cgroups", "pod-resources"]
-    assert [one["name"] for one in spec["volumes"]] == ["cgroups", "pod-resources"]
 
 
 @pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
@@ -283,16 +262,6 @@ def test_pods_tell_their_nodes_agent_only_where_that_is_asked_for(default):
     assert (listening["containerPort"], listening["protocol"]) == (8126, "UDP")
     ingress = named(asked, "NetworkPolicy", "raddle-agent")["spec"]["ingress"]
     assert {"ports": [{"port": 8126, "protocol": "UDP"}]} in ingress
-
-
-def test_the_webhook_may_read_nodes_only_where_it_plans_by_what_they_say(default):
-    asked = chart.objects({"nodeFeatureDiscovery": {"enabled": True}})
-    for objects, wanted in ((default, set()), (asked, {"nodes", "noderesourcetopologies"})):
-        role = named(objects, "ClusterRole", "raddle-webhook")
-        granted = {resource for rule in role["rules"] for resource in rule["resources"]}
-        assert granted & {"nodes", "noderesourcetopologies"} == wanted
-        env = {one["name"] for one in pod_specs(objects)["raddle-webhook"]["containers"][0]["env"]}
-        assert ("RADDLE_NODE_FEATURE_DISCOVERY" in env) is bool(wanted)
 
 
 def test_the_webhook_never_gets_the_authoritys_key(default):

@@ -23,6 +23,14 @@ def set_threads(count):
 def get_threads():
     return _threads
 """
+# A function in C, as runtimes have them, which raises the runtime's own exception: no frame of it is in the traceback.
+RAISES_IN_C = """
+import ctypes, functools
+class Error(Exception): pass
+_raise = ctypes.pythonapi.PyErr_SetObject
+_raise.argtypes, _raise.restype = [ctypes.py_object, ctypes.py_object], None
+set_threads = functools.partial(_raise, Error)
+"""
 USE = "import toyrt; print(toyrt.get_threads(), toyrt.spin)"
 
 
@@ -79,6 +87,14 @@ def test_what_it_raises_is_caught_and_said(mounted, function):
     done = used(mounted, "v=1;intra=1")
     assert done.stdout
     assert "raddle: toyrt is left alone: KeyError('toy')\n" in done.stderr
+
+
+def test_the_runtime_s_own_exception_out_of_c_is_caught(mounted):
+    toyrt = mounted.parent / "packages/toyrt.py"
+    toyrt.write_text(TOYRT + RAISES_IN_C)
+    done = used(mounted, "v=1;intra=1")
+    assert done.stdout == "0 1\n"
+    assert done.stderr == "raddle: toyrt is left alone: Error(1)\n"
 
 
 def test_the_page_names_its_test():

@@ -325,10 +325,11 @@ async def test_what_an_agent_has_seen_to_run_takes_the_place_of_what_a_pod_lets_
     server = Server(pods, others=watched(nodereports.sixteen("app-0"), nodereports.container("app-1")))
     ((row,), _) = await found(server, tmp_path, usage=False)
     assert (row.pods, row.threads, row.seen.cause) == (2, (4, 16), Cause.CODE_SETS_IT)
-    assert row.seen.fix.text == nodereports.SETS_16.fix
+    (finding,) = nodereports.sixteen().findings
+    assert row.seen.fix.text == finding.fix
     ((name, text),) = words.advice(words.Scan(rows=[row], pods=2, notes=()))
     assert name.endswith("serve")
-    assert text == f"its node's agent: {nodereports.SETS_16.detail}; fix: {nodereports.SETS_16.fix}"
+    assert text == f"its node's agent: {finding.detail}; fix: {finding.fix}"
     assert [query for path, query in server.asked if path == AGENTS]
 
 

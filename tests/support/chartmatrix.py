@@ -26,11 +26,7 @@ WORKLOADS = (
             "extraEnv": [{"name": "RADDLE_LOG_LEVEL", "value": "debug"}],
             "clientCA": {"configMap": "api-server-ca"},
         },
-        "agent": {
-            "kubeletConfig": "None",
-            "podResources": {"enabled": True, "hostPath": "/data/kubelet/pod-resources"},
-        },
-        "nodeFeatureDiscovery": {"enabled": True},
+        "agent": {"kubeletConfig": "None"},
         "tuning": {"enabled": True, "image": "example/raddle-tuner:1"},
     },
     {"agent": {"enabled": False}, "controller": {"replicas": 1}, "tuning": {"enabled": True}},

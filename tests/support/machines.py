@@ -98,7 +98,6 @@ def random_machines(draw):
                     lambda options: tuple(sorted(options.items()))
                 ),
                 source=st.sampled_from(["", "Configz", "Proxy"]),
-                reserved_source=st.just(""),
             )
         ),
         caches=tuple(Cache(level, tuple(masks), draw(number)) for level in (2, 3) if (masks := draw(partitions(cpus)))),

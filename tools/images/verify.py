@@ -31,7 +31,7 @@ COMMANDS: Final = {
             for name in ("controller", "webhook", "agent", "plan", "explain", "topology", "selftest")
         ),
     ],
-    "agent": [["python3", "-c", f"{_USER}; import psutil, h2, yaml"], ["raddle", "agent", "--help"]],
+    "agent": [["python3", "-c", f"{_USER}; import psutil, yaml"], ["raddle", "agent", "--help"]],
     "tuner": [["python3", "-c", f"{_USER}; {_SHIMS}; {_LOADS}"], ["raddle", "tuner", "--help"]],
 }
 

@@ -52,7 +52,7 @@ def machine_of(node: str | None, root: Path | None) -> tuple[str | None, Machine
     if node is not None:
         from raddle_operator.cli import cluster
 
-        return node, asyncio.run(cluster.machine(node, without_agent=True))
+        return node, asyncio.run(cluster.machine(node))
     if root is None:
         return None, None
     if root.is_dir():

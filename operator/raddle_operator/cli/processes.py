@@ -150,11 +150,6 @@ def controller(log_level: str, **options: Any) -> None:
     callback=address,
     help="Address and port at which shims reach their node's agent. Absent: they tell nobody.",
 )
-@option(
-    "--node-feature-discovery",
-    is_flag=True,
-    help="Plan by what Node Feature Discovery says of nodes that have no agent.",
-)
 @option("--tuning", is_flag=True, help="Plan with the results of the InferenceTunings that policies name.")
 @option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
 @option(
@@ -194,11 +189,6 @@ def webhook(log_level: str, **options: Any) -> None:
 )
 @option("--kubelet-port", default=10250, type=click.IntRange(1, 65535), help="The kubelet's port.")
 @option("--kubelet-insecure-tls", is_flag=True, help="Accept any certificate of this node's own kubelet.")
-@option(
-    "--pod-resources",
-    type=click.Path(path_type=Path),
-    help="The kubelet's PodResources socket, for the reserved CPUs. Absent: it is not asked.",
-)
 @option("--reread-s", default=60.0, type=click.FloatRange(0.1, 86400.0), help="Seconds between two looks at /sys.")
 @option(
     "--kubelet-interval-s",

@@ -36,8 +36,6 @@ class WebhookSettings:
     """Whether pods may load the shim by /etc/ld.so.preload; else variables name it."""
     shim_namespaces: tuple[str, ...] = ()
     """Where the shim's ConfigMap may be looked for; empty: everywhere. Without the right it counts as absent."""
-    node_feature_discovery: bool = False
-    """Whether nodes without a NodeCPUTopology are planned for by what Node Feature Discovery says of them."""
     tuning: bool = False
     """Whether policies may name InferenceTunings; they are not looked at otherwise."""
     shim_image: str = ""

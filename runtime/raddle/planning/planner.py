@@ -126,8 +126,6 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     expected = _expected(load, capacity, intra_op, exclusive_spinning or spinning, spin_us)
     if expected is not None:
         because["expected"] = "a model of spec.load, not measured"
-    if machine is not None and machine.source:
-        because["intraOp"] = f"{because['intraOp']}; {machine.source}"
     return Plan(
         intra_op=intra_op,
         intra_op_without_shim=without_shim,

@@ -312,7 +312,9 @@ class Policy(NamedTuple):
 
 
 # Policy's field -> its row.
-FIELDS: Dict[str, Field] = dict(zip(Policy._fields, kinds.ROWS))
+FIELDS: Dict[str, Field] = Policy._field_defaults
+# The class has a row where a Policy without that field has the row's initial value.
+Policy.__new__.__defaults__ = tuple(field.initial for field in FIELDS.values())
 _STEPS = [(name, field, field.path.split(".")) for name, field in FIELDS.items()]
 
 

@@ -120,7 +120,7 @@ class Described:
 def webhook() -> list[Described]:
     """The webhook's metrics, as a process with every cache shows them."""
     metrics = WebhookMetrics()
-    metrics.watch(Caches(MemorySources.empty().sources(node_feature_discovery=True)))
+    metrics.watch(Caches(MemorySources.empty().sources()))
     metrics.request("pods", Outcome.CHANGED, "")
     return described(metrics.families())
 
