@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import operator
 import os
-import platform
 import statistics
 import subprocess
 import tempfile
@@ -94,7 +93,7 @@ def main() -> None:
     folder_of_packages = nodejs.package(f"onnxruntime-node@{nodejs.NEWEST}").parent
     with tempfile.TemporaryDirectory() as folder:
         mount = Path(folder) / "mount"
-        delivery.write(str(mount), platform.machine())
+        delivery.write(str(mount))
         preload = str(mount / Path(delivery.LIBRARY).relative_to(delivery.MOUNT_PATH))
         model = identity_model(Path(folder) / "identity.onnx")
         lines, budget = starts(preload, arguments.starts)

@@ -1,7 +1,7 @@
 """What the Python shim costs: `python -m shim` (from benchmarks/). No cluster; needs onnxruntime and onnx.
 
-Start-up: `site`'s cumulative time by `-X importtime`, with the shim (both ways of loading it) and without, interleaved,
-for each CPython found; code is compiled again each time, as from the read-only mount. Sessions: the same constructor
+Start-up: `site`'s cumulative time by `-X importtime`, with the shim and without, interleaved, for
+each CPython found; code is compiled again each time, as from the read-only mount. Sessions: the same constructor
 with and without the wrapper, taking turns in one process; the first session and the import, in fresh processes. Runs:
 one session's run method, counted and not, in turns. Telling the node's agent: CPU time of a minute's datagrams.
 Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.
@@ -47,23 +47,16 @@ def interpreters() -> dict[str, str]:
 
 
 def start_up(tree: Path, repetitions: int) -> list[list[str]]:
-    """A table's lines: version, and for both ways what the shim adds to `site`."""
-    ways = {
-        "without": {},
-        "user base": {"PYTHONUSERBASE": str(tree), env.PLAN: PLAN},
-        "python path": {"PYTHONPATH": str(tree / "python"), env.PLAN: PLAN},
-    }
+    """A table's lines: version, and what the shim adds to `site`."""
+    shim = {"PYTHONPATH": str(tree / "python"), env.PLAN: PLAN}
     lines = []
     for version, executable in interpreters().items():
-        runs: dict[str, list[float]] = {way: [] for way in ways}
+        without, with_shim = [], []
         for _ in range(repetitions):
-            for way, extra in ways.items():
-                runs[way].append(site_ms(executable, extra))
-        cells = [version]
-        for way in ("user base", "python path"):
-            more, noise = added(runs["without"], runs[way])
-            cells.append(f"{more:.2f} ms (A/A {noise:.2f}) {'kept' if more <= START_BUDGET_MS else 'missed'}")
-        lines.append(cells)
+            without.append(site_ms(executable, {}))
+            with_shim.append(site_ms(executable, shim))
+        more, noise = added(without, with_shim)
+        lines.append([version, f"{more:.2f} ms (A/A {noise:.2f}) {'kept' if more <= START_BUDGET_MS else 'missed'}"])
     return lines
 
 
@@ -131,7 +124,7 @@ def main() -> None:
         delivery.write(folder)
         starts = start_up(Path(folder), arguments.starts)
     budgets = sessions(arguments.repetitions)
-    headings = ["CPython", "PYTHONUSERBASE adds", "PYTHONPATH adds"]
+    headings = ["CPython", "the shim adds"]
     text = (
         f"### The Python shim\n\n`python -m shim`, from benchmarks/. {machine()}\n\n"
         f"Start of a process that imports no runtime, budget {START_BUDGET_MS:g} ms (`site`, by -X importtime):\n\n"

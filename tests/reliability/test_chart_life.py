@@ -104,8 +104,8 @@ def versions(space):
 
 # What today's schema refuses and the first one took: it may stay as it is, and change elsewhere.
 REFUSED_NOW = {
-    "a-loader": {"imageEnv": {"NODE_OPTIONS": "--import /app/telemetry.mjs"}},
-    "a-temporary-library": {"imageEnv": {"LD_PRELOAD": "/tmp/libfast.so"}},
+    "a-config-map": {"shim": "ConfigMap"},
+    "an-image-volume": {"shim": "ImageVolume"},
 }
 
 
