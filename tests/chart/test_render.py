@@ -283,7 +283,7 @@ def test_the_service_leads_from_443_to_the_port_that_private_clusters_open(defau
 
 @pytest.mark.parametrize(
     "values",
-    [{}, {"shim": {"door": False, "image": "shim:1", "configMaps": {"namespaces": ["a", "b"]}}}],
+    [{}, {"shim": {"door": False, "configMaps": {"namespaces": ["a", "b"]}}}],
     ids=json.dumps,
 )
 @pytest.mark.parametrize("process", ["controller", "webhook", "agent"])

@@ -21,9 +21,8 @@ NOT_PLANNED_WITH = {
     "containers",
     "priority",
     "mode",
-    "imageEnv",
 }
-BUILT_IN = ("podSelector", "namespaceSelector", "imageEnv", "onnxruntime.configEntries", "onnxruntime.providerOptions")
+BUILT_IN = ("podSelector", "namespaceSelector", "onnxruntime.configEntries", "onnxruntime.providerOptions")
 
 
 def spec_schema(kind: str) -> dict[str, Any]:

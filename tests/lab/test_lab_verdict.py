@@ -60,7 +60,7 @@ def test_the_webhooks_decision_for_a_node_is_what_the_container_starts_with(boun
     assert bound.planned()["intra"] == 4
     assert bound.planned()["excl"] == 8
     assert bound.environ[env.ORT_INTRA] == "4"
-    assert bound.environ["PYTHONPATH"] == "/opt/raddle/python"
+    assert bound.environ["LD_PRELOAD"] == "/opt/raddle/libraddle.so"
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
@@ -165,12 +165,6 @@ def test_a_row_shows_plan_raddle_and_stock_side_by_side(bound):
 def test_shapes_are_listed(capsys):
     assert main(["shapes"]) == 0
     assert "2s3n-8c16t-memory" in capsys.readouterr().out
-
-
-def test_a_native_programs_container_preloads_the_library():
-    one = scenario("native-one-node")
-    found = plans.bind(plans.pod(one.resources, real.COMMANDS[one.program]), plans.machine(one.shape), one.policy)
-    assert found.environ["LD_PRELOAD"] == "/opt/raddle/native/x86_64/libraddle.so"
 
 
 def test_scenarios_have_names_of_their_own_and_cpus_that_their_machine_has():

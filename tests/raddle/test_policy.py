@@ -42,7 +42,6 @@ def test_every_field_is_read():
         "observe": "Runs",
         "reports": True,
         "shim": "None",
-        "nativeShim": "Preload",
     }
     policy = parse(spec)
     assert policy == Policy(
@@ -78,7 +77,6 @@ def test_every_field_is_read():
         observe="Runs",
         reports=True,
         shim="None",
-        native_shim="Preload",
     )
     assert from_settings(to_settings(policy)) == policy
 

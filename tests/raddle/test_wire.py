@@ -54,8 +54,7 @@ FULLEST = Policy(
     tuning="x" * 63,
     observe="Runs",
     reports=True,
-    shim="InitContainer",
-    native_shim="Preload",
+    shim="None",
 )
 budgets = st.builds(
     Budget,

@@ -24,17 +24,17 @@ NAMES = ("serve", "worker", "istio-proxy", "raddle-shim", "x" * 63)
 CPUS = ("0", "100m", "0.5", "1", "1500m", "2", "2.5", "8", "64", "1e2", "1E", "1n", "-1", "1e999", "x", "", "9" * 400)
 MEMORY = ("0", "64Mi", "1Gi", "1073741824", "128974848000m")
 VARIABLES = (
-    "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "ORIGINAL_PYTHONPATH", "OMP_NUM_THREADS",
+    "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "OMP_NUM_THREADS",
     "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
-    "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
-    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT, env.AGENT,
+    "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS",
+    "NODE_OPTIONS", "LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT, env.AGENT,
     "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "SERVER_THREADS", "LLAMA_ARG_THREADS",
 )  # fmt: skip
 TEXTS = (
-    "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python:/app", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
-    "--require /opt/raddle/node/raddle.cjs -r x", "/opt/raddle/native/x86_64/libraddle.so:/lib/a.so", "-w 4",
+    "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
+    "/opt/raddle/libraddle.so:/lib/a.so", "-w 4",
     "/opt/raddle-report", "10.96.0.12:8126/serve", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
-    "é\u202e\U0001f600", ":" * 40, "/opt/raddle/python:/opt/raddle/python",
+    "é\u202e\U0001f600", ":" * 40,
 )  # fmt: skip
 COMMANDS = (
     ["python", "serve.py"], ["gunicorn", "-w", "4", "app:app"], ["sh", "-c", "exec uvicorn --workers=2 app:app"],
@@ -52,13 +52,8 @@ VOLUMES = (
     {"name": "data", "emptyDir": {}}, {"name": "raddle-shim", "hostPath": {"path": "/etc"}},
     {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}},
     {"name": "raddle-shim", "image": {"reference": "evil.test/x", "pullPolicy": "Always"}},
-    {"name": "raddle-shim", "emptyDir": {"sizeLimit": "16Mi"}},
     {"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}},
     {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
-)  # fmt: skip
-IMAGE_ENVS: tuple[dict[str, str], ...] = (
-    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": ""}, {"NODE_OPTIONS": "--max-old-space-size=64"},
-    {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 )  # fmt: skip
 # Field of a policy -> values that the schema lets through.
 FIELDS: dict[str, tuple[Any, ...]] = {
@@ -66,12 +61,10 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "mode": ("Initial", "Initial", "Initial", "Observe"),
     "objective": ("Latency", "Throughput"),
     "existingValues": ("Respect", "Override"),
-    "shim": ("Auto", "Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
+    "shim": ("Auto", "Auto", "Auto", "None"),
     "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
     "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES)),
-    "imageEnv": IMAGE_ENVS,
     "reports": (True, False),
-    "nativeShim": ("Disabled", "Preload"),
     "allocator": ("System", "Jemalloc"),
     "budget": (
         {"source": "Request"},

@@ -13,8 +13,7 @@ from support import podmaker
 # Beside what the fuzzer draws from (support.podmaker): quantities and texts that the API server lets through.
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
 LITERALS = (
-    *podmaker.TEXTS, "/app", "/opt/raddle", "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs",
-    "/opt/raddle/native/aarch64/libraddle.so", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
+    *podmaker.TEXTS, "/app", "/opt/raddle", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
     "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=8;RADDLE_LITERALS=1",
 )  # fmt: skip
 GPUS = ("nvidia.com/gpu", "nvidia.com/gpumem", "", "", "", "")

@@ -13,7 +13,7 @@ from cluster import Cluster, DevclusterError, binaries
 from cluster.progress import Progress
 from e2e import guest, guestdisk, host, images, release, services
 from e2e.errors import E2EError
-from e2e.settings import GUEST, HOST, IMAGE_VOLUME, Node
+from e2e.settings import GUEST, HOST, Node
 from vm import programs
 from vm.errors import VMError, VMUnavailableError
 
@@ -22,7 +22,6 @@ FLAGS: Final = {
     "kube-apiserver": (
         # The API server runs beside the nodes, not on one, and without kube-proxy: it reaches Services at their pods.
         "--enable-aggregator-routing=true",
-        f"--feature-gates={IMAGE_VOLUME}=true",
         # For metrics-server.
         "--requestheader-client-ca-file=pki/ca.crt",
         "--requestheader-username-headers=X-Remote-User",

@@ -13,7 +13,6 @@ from cluster.namespaces import TOPOLOGIES
 from cluster.progress import Progress
 from e2e import waiting
 from e2e.errors import E2EError
-from e2e.images import SHIM_IMAGE
 from e2e.settings import HOST
 from raddle import __version__
 
@@ -29,7 +28,6 @@ NO_CPU = {"requests": {"cpu": "0"}}
 HERE = {"kubernetes.io/hostname": HOST.name}
 VALUES: dict[str, Any] = {
     "image": {"repository": "raddle", "tag": __version__, "pullPolicy": "Never"},
-    "shim": {"image": SHIM_IMAGE},
     "controller": {"resources": NO_CPU, "nodeSelector": HERE},
     # As long as may be: a late answer leaves a pod as it is, which says nothing about Raddle on two busy CPUs.
     "webhook": {"resources": NO_CPU, "nodeSelector": HERE, "timeoutSeconds": {"pods": 10, "bindings": 10}},

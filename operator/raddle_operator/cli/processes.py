@@ -142,9 +142,6 @@ def controller(log_level: str, **options: Any) -> None:
 @option("--door/--no-door", default=True, help="Whether pods may load the shim by /etc/ld.so.preload.")
 @option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be read. Absent: everywhere.")
 @option(
-    "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."
-)
-@option(
     "--agent-address",
     default="",
     callback=address,

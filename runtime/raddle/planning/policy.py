@@ -16,6 +16,7 @@ THREADS = (1, env.MAX_THREADS)
 # The tuning of the pod's own workload.
 AUTO = "Auto"
 OBSERVED = "Observed"
+WITHOUT_SHIM = "thread counts are set by environment variables, and spinning is not controlled"
 _PLACEHOLDERS = "; ".join(f"{name}: {found.meaning}" for name, found in templates.PLACEHOLDERS.items())
 _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
@@ -258,7 +259,7 @@ class Policy(NamedTuple):
         ("System", "Mimalloc", "Jemalloc", "Tcmalloc"),
         "System",
         "The memory allocator of the container's processes. System: the image's own. The others are preloaded where "
-        "the image has them, else the image's own stays. By variables as with nativeShim.",
+        "the image has them, else the image's own stays. It takes the shim.",
     )
     existing_values: str = kinds.word(
         "existingValues",
@@ -292,22 +293,11 @@ class Policy(NamedTuple):
     )
     shim: str = kinds.word(
         "shim",
-        ("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
+        ("Auto", "None"),
         "Auto",
-        "How the shim reaches the container. Auto: every process that glibc's loader starts loads it, by a file "
-        "mounted over /etc/ld.so.preload, from an immutable ConfigMap in the pod's namespace; where something else "
-        "has that file as with ConfigMap. ConfigMap: a volume from that ConfigMap, loaded by variables where the "
-        "pod spec or imageEnv says what they are. ImageVolume: the same by a volume from Raddle's image (Kubernetes "
-        "1.33 or later with its feature gate ImageVolume, and a runtime that can). InitContainer: the same, copied "
-        "by an init container. None: environment variables only; spinning can't be controlled then.",
-    )
-    native_shim: str = kinds.word(
-        "nativeShim",
-        ("Disabled", "Preload"),
-        "Disabled",
-        "Whether programs in C, C++, Java, Node.js and others that load libonnxruntime themselves get the shim by "
-        "LD_PRELOAD too, where they don't have it by shim Auto. Preload: where the pod spec sets LD_PRELOAD, or "
-        'imageEnv.LD_PRELOAD states what the image sets ("": nothing). Disabled: environment variables only.',
+        "Whether processes load the shim. Auto: all that glibc's loader starts, by a file mounted over "
+        "/etc/ld.so.preload from an immutable ConfigMap in the pod's namespace. None: no process does. Without the "
+        f"shim {WITHOUT_SHIM}.",
     )
 
 

@@ -90,7 +90,7 @@ IN_A_PROGRAM = """
 ## In your program
 
 A Python program that has loaded prometheus_client also exports these, if its policy says `observe: Runs`
-([what the shim changes](../explanation/what-the-shim-reaches.md)).
+([what the shim changes](../explanation/preload-injection.md)).
 
 """
 VALUES = """
