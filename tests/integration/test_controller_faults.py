@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import socket
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from support.controllers import ControllerThread
 from support.waiting import until
 
 from cluster import Cluster, objects
+from cluster.components import free_port
 from cluster.local_raddle import WITHOUT_WORKLOADS
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
@@ -70,9 +70,7 @@ async def namespace(kube):
 
 @pytest.fixture
 def settings(account):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     return ControllerSettings(
         namespace=SYSTEM,
         kubeconfig=account,

@@ -635,6 +635,15 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(missing, argu
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {said}\n")
 
 
+@pytest.mark.parametrize("command", ["tune", "result", "analyze", "tuner"])
+def test_a_command_of_the_tuner_where_that_is_not_installed_says_how_to_install_it(run, monkeypatch, command):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+    done = run(command, "--help")
+    package = "raddle-tuner" if command == "tuner" else "raddle-tuner[cli]"
+    said = f"Error: raddle {command} is not installed: pip install '{package}'\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", said)
+
+
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path):
     os.mkfifo(tmp_path / "importing")
     (tmp_path / "onnx.py").write_text(f"open({str(tmp_path / 'importing')!r}, 'w').close()\nwhile True: pass\n")

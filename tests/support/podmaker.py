@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from assembling import regular
 from cluster import objects
 from raddle import delivery, env
-from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning import families
 from raddle_operator.objects import nodetopology
+from support.placement import random_machines
 
 NAMESPACES = ("models", "picky", "plain")
 # Most pods are of the first, or there would be little to answer.
@@ -74,7 +73,13 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "reports": (True, False),
     "nativeShim": ("Disabled", "Preload"),
     "allocator": ("System", "Jemalloc"),
-    "budget": ({"source": "Request"}, {"source": "Node"}, {"workersPerContainer": 4}),
+    "budget": (
+        {"source": "Request"},
+        {"source": "Limit"},
+        {"source": "Node"},
+        {"workersPerContainer": 4},
+        {"sessionsPerWorker": 2},
+    ),
     "tuning": ("Auto", "ranker"),
     "variables": ({"SERVER_THREADS": "{threads}"}, {"SERVER_THREADS": "8", "LLAMA_ARG_THREADS": "{cpus}"}),
     "presets": ("Auto", "Auto", "Never"),
@@ -204,20 +209,25 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def policies(choice: Random) -> Iterator[dict[str, Any]]:
-    """Policies that the schema lets through."""
+    """Some policies of a cluster."""
     for name in ("p0", "p1"):
         if name == "p0" or _chance(choice, 0.5):
-            yield _policy(choice, name, choice.choice(USED[:-1]))
+            yield policy(choice, name, choice.choice(USED[:-1]))
     if _chance(choice, 0.4):
-        policy = _policy(choice, "cluster", "")
-        policy["spec"]["tier"] = choice.choice(("Admin", "Baseline"))
-        yield {**policy, "kind": "ClusterInferenceThreading"}
+        yield policy(choice, "cluster", None)
 
 
-def _policy(choice: Random, name: str, namespace: str) -> dict[str, Any]:
+def policy(choice: Random, name: str, namespace: str | None = "") -> dict[str, Any]:
+    """A policy that the schema lets through; in namespace None it is of the cluster, by default in any or none."""
+    if namespace == "":
+        namespace = choice.choice((None, "ns", "ns", "ns"))
     spec = {key: choice.choice(values) for key, values in FIELDS.items() if _chance(choice, 0.4)}
     spec["podSelector"] = choice.choice(({}, {}, {}, {"matchLabels": {"app": "resnet"}}))
-    return objects.policy(name, namespace, metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}, **spec)
+    created = {"creationTimestamp": choice.choice(("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"))}
+    if namespace is not None:
+        return objects.policy(name, namespace, metadata=created, **spec)
+    tier = choice.choice(("Admin", "Baseline"))
+    return objects.policy(name, None, "ClusterInferenceThreading", created, **spec, tier=tier)
 
 
 def namespaces() -> Iterator[dict[str, Any]]:
@@ -230,19 +240,7 @@ def topologies(choice: Random) -> Iterator[dict[str, Any]]:
     """Topologies of all but the last of NODES."""
     for name in NODES[:-1]:
         if _chance(choice, 0.8):
-            yield {"metadata": {"name": name}, "spec": nodetopology.to_spec(_machine(choice))}
-
-
-def _machine(choice: Random) -> Machine:
-    return regular(
-        choice.choice((2, 8, 30)),
-        choice.choice((1, 2)),
-        numa_nodes=choice.choice((1, 2)),
-        l3_domains=0,
-        architecture=choice.choice(("x86_64", "aarch64")),
-        kubelet=choice.choice((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none"))),
-        boot_id="b",
-    )
+            yield {"metadata": {"name": name}, "spec": nodetopology.to_spec(random_machines.node(choice))}
 
 
 def shims(choice: Random) -> Iterator[dict[str, Any]]:

@@ -23,10 +23,10 @@ from packaging.utils import canonicalize_name
 from cluster.progress import Progress
 from e2e import archive, features, settings
 from e2e.errors import E2EError
-from lab import cache, contents, model
-from lab.guest import threads as guest_threads
 from raddle import __version__, delivery
 from runtimes import nodejs
+from vm import cache, contents, model
+from vm.guest import session
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSIDE = Path(__file__).with_name("inside")
@@ -64,7 +64,7 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     """
     if exported == BUILD:
         exported = _built(progress)
-    source = _packages(APP_PACKAGES) + _text(APP, Path(guest_threads.__file__), Path(model.__file__))
+    source = _packages(APP_PACKAGES) + _text(APP, Path(session.__file__), Path(model.__file__))
     app = _kept("app", source, "the application's image", _make_app, progress)
     others = [app / "app.tar", app / "venv.tar", app / "pause.tar"]
     if not features.without_nodejs():
@@ -195,8 +195,8 @@ def _make_app(home: Path) -> None:
     (root / "app").mkdir()
     shutil.copy(APP, root / "app" / "app.py")
     # As the application imports it.
-    (root / "app" / "lab" / "guest").mkdir(parents=True)
-    shutil.copy(guest_threads.__file__, root / "app" / "lab" / "guest" / "threads.py")
+    (root / "app" / "vm" / "guest").mkdir(parents=True)
+    shutil.copy(session.__file__, root / "app" / "vm" / "guest")
     model.write(root / "app" / "model.onnx")
     for name in ("cp", "sleep"):  # beside sh, for tunings
         (root / "bin" / name).symlink_to("busybox")

@@ -262,9 +262,6 @@ SCENARIOS = (
     ),
 )
 
-# In the order that they are run.
-DEFAULT_SHAPES = tuple(dict.fromkeys(scenario.shape for scenario in SCENARIOS))
-
 
 def alike(scenario: Scenario) -> str:
     """The first scenario with the same limits: without Raddle, the two can't be told apart."""

@@ -1,4 +1,4 @@
-"""What the lab needs from outside the project: QEMU, three small programs, and a Linux kernel of Debian's."""
+"""What guests need from outside the project: QEMU, three small programs, and a Linux kernel of Debian's."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 from cluster.progress import Progress
-from lab import cache
-from lab.errors import LabUnavailableError
-from lab.qemu import PROGRAM
+from vm import cache
+from vm.errors import VMUnavailableError
+from vm.qemu import PROGRAM
 
 # Program -> the Debian package that has it.
 NEEDED = {PROGRAM: "qemu-system-x86", "cpio": "cpio", "busybox": "busybox-static", "mke2fs": "e2fsprogs"}
@@ -22,14 +22,14 @@ DOWNLOAD_SECONDS = 300
 
 
 def need() -> None:
-    """Raise LabUnavailableError when a program is missing."""
+    """Raise VMUnavailableError when a program is missing."""
     if platform.machine() != "x86_64":
-        raise LabUnavailableError(
+        raise VMUnavailableError(
             f"the guest runs this machine's Python, which must be x86_64, not {platform.machine()}"
         )
     missing = [package for program, package in NEEDED.items() if find(program) is None]
     if missing:
-        raise LabUnavailableError(f"not installed: {', '.join(missing)} (tools/scripts/packages installs them as root)")
+        raise VMUnavailableError(f"not installed: {', '.join(missing)} (tools/scripts/packages installs them as root)")
 
 
 def find(program: str) -> Path | None:
@@ -41,16 +41,16 @@ def find(program: str) -> Path | None:
 def kernel(progress: Progress) -> Path:
     """Debian's kernel for virtual machines, fetched at the first call: the version that there is then stays in use.
 
-    Raises LabUnavailableError where apt-get can't fetch it.
+    Raises VMUnavailableError where apt-get can't fetch it.
     """
     return _linux(progress) / "vmlinuz"
 
 
 def module(name: str, progress: Progress) -> Path:
-    """The file of a module of that kernel, such as "overlay". Raises LabUnavailableError where there is none."""
+    """The file of a module of that kernel, such as "overlay". Raises VMUnavailableError where there is none."""
     found = next((_linux(progress) / "modules").rglob(f"{name}.ko"), None)
     if found is None:
-        raise LabUnavailableError(f"the kernel has no module {name}")
+        raise VMUnavailableError(f"the kernel has no module {name}")
     return found
 
 
@@ -69,12 +69,12 @@ def kernel_version(path: Path) -> str:
 def _fetch_kernel(home: Path) -> None:
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
-            raise LabUnavailableError(f"no kernel: {program} is not here; give a bzImage with --kernel")
+            raise VMUnavailableError(f"no kernel: {program} is not here; give a bzImage with --kernel")
     try:
         _download(home)
     except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = getattr(error, "stderr", None) or ""
-        raise LabUnavailableError(f"no kernel: {KERNEL_PACKAGE} can't be fetched: {error}\n{said[-500:]}") from error
+        raise VMUnavailableError(f"no kernel: {KERNEL_PACKAGE} can't be fetched: {error}\n{said[-500:]}") from error
 
 
 def _download(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""The machines that the lab can boot, by name.
+"""The machines that can be booted, by name.
 
 A shape is regular, as QEMU's machines are: `sockets` of `dies` (each with an L3 of its own) of `cores` of `threads`.
 CPUs are numbered along that nesting, so a core's threads are side by side.

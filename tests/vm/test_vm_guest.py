@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from lab import qemu
-from lab.errors import LabError
-from lab.shapes import get
+from vm import qemu
+from vm.errors import VMError
+from vm.shapes import get
 
 FINDS_ITS_FILES = """
 for word; do case $word in *id=c0*) log=${word#*path=} ;; *id=c1*) results=${word#*path=} ;; esac; done
@@ -34,15 +34,31 @@ def guest(folder, silent_s):
     return qemu.run(get("1s2c2t"), described, folder, timeout_s=60, boot_s=silent_s, silent_s=silent_s)
 
 
-def test_a_guest_that_says_nothing_more_is_ended_and_its_last_words_are_told(program, tmp_path):
+def test_a_guest_that_writes_nothing_more_is_ended_and_its_last_words_are_in_the_message(program, tmp_path):
     program(HANGS)
-    with pytest.raises(LabError, match=r"said nothing for 1 s after 9 bytes\n\[log\] some word"):
-        for _ in guest(tmp_path, 1):
-            pass
+    with pytest.raises(VMError, match=r"wrote nothing for 1 s after 9 bytes\n\[log\] some word"):
+        guest(tmp_path, 1)
 
 
 def test_a_guest_that_goes_on_talking_is_not_ended(program, tmp_path):
     program(TALKS)
-    for _ in guest(tmp_path, 2):
-        pass
+    guest(tmp_path, 2)
     assert (tmp_path / "results").read_text().split() == list("12345678")
+
+
+def test_a_line_that_the_guest_is_still_writing_is_left_for_later(tmp_path):
+    (tmp_path / "results").write_text('{"id": "a"}\n{"id": ')
+    assert qemu.read_results(tmp_path) == [{"id": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [('{"id": "a"}\n', "it ended early"), ('{"failed": "OSError()"}\n', r"OSError\(\)")],
+    ids=["early", "failed"],
+)
+def test_a_guest_that_did_not_come_to_the_end_of_its_job_has_failed(lines, reason, tmp_path):
+    (tmp_path / "results").write_text(lines)
+    with pytest.raises(VMError, match=reason):
+        qemu.completed(tmp_path)
+    (tmp_path / "results").write_text(lines.replace("failed", "id") + '{"done": true}\n')
+    assert qemu.completed(tmp_path)[-1] == {"done": True}

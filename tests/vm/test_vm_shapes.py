@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 import machines
-from lab import qemu
-from lab.scenarios import SCENARIOS, alike, on
-from lab.shapes import SHAPES, NUMANode, Shape, get
 from raddle.cpus import cpuset
 from raddle.machine.sysfs import read_machine
+from vm import qemu
+from vm.shapes import SHAPES, NUMANode, Shape, get
 
 RECORDED = sorted(set(SHAPES) & set(machines.names()))
 
@@ -122,21 +121,3 @@ def test_what_was_recorded_is_what_the_shape_says(name):
     ]
     if shape.distances:
         assert tuple(node.distances for node in machine.numa_nodes) == shape.distances
-
-
-def test_scenarios_have_names_of_their_own_and_cpus_that_their_machine_has():
-    names = [scenario.name for scenario in SCENARIOS]
-    assert len(set(names)) == len(names)
-    for scenario in SCENARIOS:
-        shape = get(scenario.shape)
-        for limits, expected in scenario.sessions:
-            cpus = set(cpuset.ids(cpuset.parse_list(limits.cpuset)))
-            assert cpus <= set(range(shape.cpus)) - set(shape.offline), scenario.name
-            assert len(expected.workers) == expected.threads - 1, scenario.name
-            assert all(set(cpuset.ids(cpuset.parse_list(one))) <= cpus for one in expected.workers), scenario.name
-
-
-def test_containers_with_the_same_limits_are_alike_without_raddle():
-    per_core = next(scenario for scenario in SCENARIOS if scenario.name == "per-core")
-    assert alike(per_core) == "one-node"
-    assert {alike(scenario) for scenario in on(per_core.shape)} < {scenario.name for scenario in on(per_core.shape)}

@@ -5,21 +5,22 @@ The guest says what it does on its first serial line (the kernel's console) and 
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lab.errors import LabError
-from lab.shapes import SMALLEST_MEMORY_MIB, Shape
+from vm.errors import VMError
+from vm.shapes import SMALLEST_MEMORY_MIB, Shape
 
 PROGRAM = "qemu-system-x86_64"
 # Models of AMD and "max" lose SMT under emulation; this one has AVX2, which ONNX Runtime uses.
 CPU_MODEL = "Skylake-Server-v4"
 LOG_LINES = 40
-# The first process of a guest sources it, from the top of the initramfs.
-CPUS_SCRIPT = Path(__file__).parent / "guest" / "cpus.sh"
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ def smp(shape: Shape) -> str:
 
 
 def kernel_arguments(shape: Shape) -> str:
-    """Linux's command line; raddle.offline= is read by CPUS_SCRIPT, which brings the other CPUs online.
+    """Linux's command line; raddle.offline= is read by guest/init.sh, which brings the other CPUs online.
 
     Linux rewrites its own code while it starts: a breakpoint first, then the new instruction. Under QEMU 7.2, CPUs that
     translated the place at that moment kept the breakpoint and trapped for ever, all 16 of them in sched_clock_tick, in
@@ -88,42 +89,65 @@ def kernel_arguments(shape: Shape) -> str:
 
 
 def run(
-    shape: Shape, guest: Guest, folder: Path, *, timeout_s: float, boot_s: float, silent_s: float
-) -> Iterator[None]:
+    shape: Shape,
+    guest: Guest,
+    folder: Path,
+    *,
+    timeout_s: float,
+    boot_s: float,
+    silent_s: float,
+    watch: Callable[[], None] = lambda: None,
+) -> None:
     """Run a guest until it powers off; files `log` and `results` are left in `folder`.
 
-    Yields while it runs, so that the caller can wait, tell how far it is, run several, and stop. Raises LabError when
-    the guest does not end in time, when it has written nothing to either file `boot_s` after its start or then for
-    `silent_s`, and when QEMU refuses to start. However this ends, QEMU has ended too.
+    `watch` is called meanwhile, to show how far it is. Raises VMError when the guest does not end in time, when it has
+    written nothing to either file `boot_s` after its start or then for `silent_s`, and when QEMU refuses to start.
+    However this ends, QEMU has ended too.
     """
     log, results = folder / "log", folder / "results"
     command = arguments(shape, guest)
     for index, path in enumerate((log, results)):
         path.write_bytes(b"")
         command += ["-chardev", f"file,id=c{index},path={path}", "-serial", f"chardev:c{index}"]
-    ends_at, said, said_at = time.monotonic() + timeout_s, 0, time.monotonic()
+    ends_at, written, written_at = time.monotonic() + timeout_s, 0, time.monotonic()
     errors = folder / "qemu"
     with errors.open("wb") as stream:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
     try:
         while process.poll() is None:
-            now, before = time.monotonic(), said
-            said = log.stat().st_size + results.stat().st_size
-            if said != before:
-                said_at = now
+            now, before = time.monotonic(), written
+            written = log.stat().st_size + results.stat().st_size
+            if written != before:
+                written_at = now
             if now > ends_at:
-                raise LabError(f"the guest did not end within {timeout_s:.0f} s\n{last_lines(folder)}")
-            patience_s = silent_s if said else boot_s
-            if now > said_at + patience_s:
-                done = f"after {said} bytes" if said else "at its start"
-                raise LabError(f"the guest said nothing for {patience_s:.0f} s {done}\n{last_lines(folder)}")
-            yield
+                raise VMError(f"the guest did not end within {timeout_s:.0f} s\n{last_lines(folder)}")
+            patience_s = silent_s if written else boot_s
+            if now > written_at + patience_s:
+                done = f"after {written} bytes" if written else "at its start"
+                raise VMError(f"the guest wrote nothing for {patience_s:.0f} s {done}\n{last_lines(folder)}")
+            watch()
+            time.sleep(POLL_SECONDS)
     finally:
         if process.poll() is None:
             process.kill()
         process.wait()
     if process.returncode:
-        raise LabError(f"QEMU ended with {process.returncode}\n{last_lines(folder)}")
+        raise VMError(f"QEMU ended with {process.returncode}\n{last_lines(folder)}")
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """The results so far of a guest that runs guest/console.py; a last line without its end is left for later."""
+    text = (folder / "results").read_text(errors="replace")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def completed(folder: Path) -> list[dict[str, Any]]:
+    """All results of such a guest. Raises VMError where it has not come to the end of its job."""
+    results = read_results(folder)
+    if not any(result.get("done") for result in results):
+        failed = next((result["failed"] for result in results if "failed" in result), "it ended early")
+        raise VMError(f"the guest failed: {failed}\n{last_lines(folder)}")
+    return results
 
 
 def last_lines(folder: Path) -> str:
@@ -136,13 +160,3 @@ def last_lines(folder: Path) -> str:
         kept = [line for line in lines if "TCG doesn't support requested feature" not in line]
         found += [f"[{name}] {line}" for line in kept[-LOG_LINES:]]
     return "\n".join(found)
-
-
-def initramfs(into: Path, folder: Path) -> Path:
-    """Write the archive `into` of everything below `folder`, which holds `init`, the guest's first process."""
-    names = "\n".join([".", *(str(path.relative_to(folder)) for path in sorted(folder.rglob("*")))]) + "\n"
-    with into.open("wb") as stream:
-        subprocess.run(
-            ["cpio", "-o", "-H", "newc", "--quiet"], cwd=folder, input=names.encode(), stdout=stream, check=True
-        )
-    return into

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from lab import contents, programs
+from vm import contents, programs
 
 pytestmark = pytest.mark.skipif(programs.find("busybox") is None, reason="busybox is not installed")
 

@@ -13,9 +13,9 @@ from cluster.progress import Progress
 
 
 def folder() -> Path:
-    """`raddle/lab` below $XDG_CACHE_HOME, or below ~/.cache."""
+    """`raddle/vm` below $XDG_CACHE_HOME, or below ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "raddle" / "lab"
+    return Path(base) / "raddle" / "vm"
 
 
 def made(name: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from cluster.progress import Progress
-from lab import cache
+from vm import cache
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from lab import programs
+from vm import programs
 
 VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 # Below a tree's root.
