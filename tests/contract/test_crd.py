@@ -21,9 +21,8 @@ NOT_PLANNED_WITH = {
     "containers",
     "priority",
     "mode",
-    "imageEnv",
 }
-BUILT_IN = ("podSelector", "namespaceSelector", "imageEnv", "onnxruntime.configEntries", "onnxruntime.providerOptions")
+BUILT_IN = ("podSelector", "namespaceSelector", "onnxruntime.configEntries", "onnxruntime.providerOptions")
 
 
 def spec_schema(kind: str) -> dict[str, Any]:
@@ -54,10 +53,7 @@ def with_field(path: str, value: Any) -> dict[str, Any]:
 
 def companions(path: str) -> dict[str, Any]:
     """What else has to be set for any value of this field to make sense."""
-    return {
-        "threads.interOp": {"executionMode": "Parallel"},
-        "threads.interOpPercent": {"executionMode": "Parallel"},
-    }.get(path, {})
+    return {"executionMode": "Parallel"} if path == "threads.interOp" else {}
 
 
 KINDS = ("inferencethreadings", "clusterinferencethreadings")

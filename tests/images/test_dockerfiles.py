@@ -81,10 +81,6 @@ def test_those_on_python_are_built_alike_but_for_their_packages_and_names(name):
     assert [one[0] for one, other in pairs if one != other] == ["RUN", "LABEL"]
 
 
-def test_the_shim_image_is_built_on_nothing():
-    assert final_stage("shim")[0] == ("FROM", "scratch")
-
-
 def test_the_ignore_file_lets_in_what_a_build_reads_and_nothing_else():
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in lines

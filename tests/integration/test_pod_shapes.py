@@ -21,16 +21,12 @@ NAMESPACE = "restricted"
 SETTINGS = Settings(
     shim=ShimDelivery(
         config_map="raddle-shim-0123456789",
-        items=delivery.items(),
-        door_items={name: delivery.door_items(name) for name in delivery.ARCHITECTURES},
-        image="example.test/raddle:1",
+        items={name: delivery.items(name) for name in delivery.ARCHITECTURES},
     )
 )
 FACTS = Facts(architectures=frozenset({"x86_64"}))
 EVERYTHING = {
     "runtimes": list(families.NAMES),
-    "nativeShim": "Preload",
-    "imageEnv": {"PYTHONPATH": "/app", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 }
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
@@ -80,7 +76,7 @@ def restarted_as_a_whole():
 
 
 @pytest.mark.parametrize("more", [{}, EVERYTHING], ids=["default", "everything"])
-@pytest.mark.parametrize("shim", ["Auto", "ImageVolume", "InitContainer", "None"])
+@pytest.mark.parametrize("shim", ["Auto", "None"])
 @pytest.mark.parametrize(
     ("obj", "qos"),
     [

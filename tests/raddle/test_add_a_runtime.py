@@ -1,4 +1,4 @@
-"""docs/how-to/add-a-runtime.md, done to the letter: the page's adapter and row are added to a mount, and work."""
+"""docs/contributing/add-a-runtime.md, done to the letter: the page's adapter and row are added to a mount, and work."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from support.runtimes import shim_lab
 from raddle import env
 from runtimes import pythons
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-runtime.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "add-a-runtime.md"
 TOYRT = """
 import os
 __version__ = "2.0"

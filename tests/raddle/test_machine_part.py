@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.machines import described_machines
 from support.machines import machines as any_machines
-from support.machines import random_machines
 
 import machines
 from raddle import env, keys
@@ -55,7 +55,7 @@ def test_any_cpus_of_a_recorded_machine_hold_a_pool_as_they_do_there(name, data)
     alike(machine, carried(machine), cpuset.of(cpus), wishes=data.draw(st.permutations(WISHES))[:12])
 
 
-@given(random_machines() | any_machines(64), st.data())
+@given(described_machines() | any_machines(64), st.data())
 def test_any_cpus_of_any_machine_hold_a_pool_as_they_do_there(machine, data):
     cpus = data.draw(st.sets(st.sampled_from(cpuset.ids(machine.online)), min_size=1))
     alike(machine, carried(machine), cpuset.of(cpus), wishes=data.draw(st.permutations(WISHES))[:6])

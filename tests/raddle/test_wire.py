@@ -53,8 +53,7 @@ FULLEST = Policy(
     existing_values="Override",
     tuning="x" * 63,
     observe="Runs",
-    shim="InitContainer",
-    native_shim="Preload",
+    shim="None",
 )
 budgets = st.builds(
     Budget,
@@ -82,7 +81,7 @@ policies = st.sampled_from(
         # What the schema allows at most.
         Policy(sessions=1024, concurrent_runs=1024),
         Policy(objective="Throughput", concurrent_runs=1024),
-        Policy(execution_mode="Parallel", inter_op_percent=100),
+        Policy(execution_mode="Parallel", inter_op=env.MAX_THREADS),
         FULLEST,
     ]
 )

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from support import nodereports
 from support.api_server import answering
-from support.machines import random_machines
+from support.machines import described_machines
 from support.picture_browser import BROWSER, wrong_with
 
 import machines
@@ -194,7 +194,7 @@ reports = st.lists(st.builds(lambda cpus: (cpus,), last_cpus), max_size=40).map(
 )
 
 
-@given(random_machines(), reports)
+@given(described_machines(), reports)
 def test_every_cpu_of_any_node_is_drawn_once_with_the_letters_of_those_that_ran_there_last(machine, report):
     found = nodepicture.ran(report, machine)
     picture = layout.picture(machine, nodepicture.marks(report, found))

@@ -102,6 +102,6 @@ def explained(space, one, *options):
 def seen(space, one, scenario, container):
     """What a container of the scenario's pod shows."""
     # What the shim's own program says in each of the pod's containers.
-    live = explained(space, one, "--live") if verdict.wished(scenario) == "Auto" else None
+    live = explained(space, one, "--live")
     show = None if container.image == NODE_IMAGE else inside(space, one, container.name, *container.inside(SHOW))
     return verdict.Seen(log=log(space, one, container.name), show=show, live=live)

@@ -101,7 +101,6 @@ def start_logging(level: str) -> None:
 @option("--tuning/--no-tuning", default=False, help="Carry out InferenceTunings, by Jobs in their namespaces.")
 @option("--tuner-image", default="", help="Image of the container that measures, for --tuning.")
 @option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
-@option("--webhook-secret", default="raddle-webhook-tls", help="Secret of the webhook's certificate.")
 @option("--resync-s", default=600.0, help="Seconds between full re-lists.")
 @option("--status-interval-s", default=3.0, help="Least seconds between two status writes of one policy.")
 def controller(log_level: str, **options: Any) -> None:
@@ -142,9 +141,6 @@ def controller(log_level: str, **options: Any) -> None:
 )
 @option("--door/--no-door", default=True, help="Whether pods may load the shim by /etc/ld.so.preload.")
 @option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be read. Absent: everywhere.")
-@option(
-    "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."
-)
 @option(
     "--agent-address",
     default="",

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from raddle import env
 from raddle_operator.injection import plan_annotations
-from raddle_operator.injection.environment import Edits, Entry
-from raddle_operator.injection.volumes import OUR_VOLUMES, SAFE_TO_EVICT, Shim
+from raddle_operator.injection.variables import Edits, Entry
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.policy import PolicyObject
 
@@ -38,25 +37,22 @@ def operations(
     clean: Pod,
     policy: PolicyObject | None = None,
     changes: Sequence[ContainerChange] = (),
-    shim: Shim | None = None,
+    shim: Mapping[str, Any] | None = None,
 ) -> list[Operation]:
-    """From the pod as it is to `clean`, which is the pod without ours, with these changes."""
+    """From the pod as it is to `clean`, which is the pod without ours, with these changes; `shim` is its volume."""
     found: list[Operation] = []
     by_place = {(change.container.field, change.container.place): change for change in changes}
-    # All but our init container.
     for container in clean.containers + clean.init_containers:
         present = (pod.init_containers if container.field == "initContainers" else pod.containers)[container.place]
         change = by_place.get((container.field, container.place))
         if change is not None or present is not container:
             change = change or ContainerChange(container)
             found += _environment(present, change) + _mounts(present, change)
-    added = [] if shim is None else [shim.volume]
-    found += _volumes(pod, clean, added)
-    found += _init_container(pod, clean, shim.init_container if shim is not None else None)
+    found += _volumes(pod, clean, [] if shim is None else [shim])
     annotations = {key: value for change in changes for key, value in change.annotations.items()}
     if policy is not None:
         annotations = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash, **annotations}
-    found += _annotations(pod, clean, annotations, [volume["name"] for volume in added if "emptyDir" in volume])
+    found += _annotations(pod, annotations)
     found += _label(pod, injected=policy is not None)
     return found
 
@@ -90,8 +86,8 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
     pointer, replaced, appended = container.pointer + "/env", change.environment.replaced, change.environment.appended
     entries = change.container.entries
     if container.entries is not entries:
-        wanted = [entry for place, there in enumerate(entries) for entry in replaced.get(place, (there,))]
-        wanted.extend(appended)
+        changed = (replaced.get(place, there) for place, there in enumerate(entries))
+        wanted = [*(entry for entry in changed if entry is not None), *appended]
         # Ours may stand anywhere: another webhook may have added variables behind them.
         if _are_the_same(wanted, container.entries):
             return []
@@ -102,14 +98,11 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
     if not entries:
         return [{"op": "add", "path": pointer, "value": [{**entry} for entry in appended]}]
     found: list[Operation] = []
-    # From the back, so that an insertion moves no place that is still to be changed.
+    # From the back, so that a removal moves no place that is still to be changed.
     for place in sorted(replaced, reverse=True):
-        if not replaced[place]:
-            found.append({"op": "remove", "path": f"{pointer}/{place}"})
-            continue
-        first, *others = replaced[place]
-        found.append({"op": "replace", "path": f"{pointer}/{place}", "value": first})
-        found.extend({"op": "add", "path": f"{pointer}/{place + 1}", "value": entry} for entry in others)
+        entry = replaced[place]
+        operation = {"op": "remove"} if entry is None else {"op": "replace", "value": entry}
+        found.append({**operation, "path": f"{pointer}/{place}"})
     found.extend({"op": "add", "path": pointer + "/-", "value": {**entry}} for entry in appended)
     return found
 
@@ -157,30 +150,6 @@ def _volumes(pod: Pod, clean: Pod, volumes: Sequence[Mapping[str, Any]]) -> list
     return found + _added("/spec/volumes", new, has_list=pod.raw["spec"].get("volumes") is not None)
 
 
-def _init_container(pod: Pod, clean: Pod, wanted: Mapping[str, Any] | None) -> list[Operation]:
-    kept = {container.place for container in clean.init_containers}
-    present = next((container for container in pod.init_containers if container.place not in kept), None)
-    if wanted is None:
-        return [] if present is None else [{"op": "remove", "path": present.pointer}]
-    if present is None:
-        has_list = pod.raw["spec"].get("initContainers") is not None
-        return _added("/spec/initContainers", [wanted], has_list=has_list)
-    if _holds(present.raw, wanted):
-        return []
-    return [{"op": "replace", "path": present.pointer, "value": wanted}]
-
-
-def _holds(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the init container is the wanted one, but for what the API server adds (defaults, a token's mount)."""
-    for key, value in wanted.items():
-        if key == "volumeMounts":
-            if not all(mount in present.get(key, ()) for mount in value):
-                return False
-        elif present.get(key) != value:
-            return False
-    return True
-
-
 def _changed(
     pointer: str, present: Sequence[tuple[int, _Name, Mapping[str, Any]]], wanted: Mapping[_Name, Mapping[str, Any]]
 ) -> list[Operation]:
@@ -204,35 +173,22 @@ def _added(pointer: str, values: Sequence[Mapping[str, Any]], *, has_list: bool)
     return [{"op": "add", "path": pointer, "value": list(values)}]
 
 
-def _annotations(pod: Pod, clean: Pod, wanted: dict[str, str], local: Sequence[str]) -> list[Operation]:
-    """From the annotations there are to those of the user's and the `wanted` ones; `local` are volumes of ours."""
-    changed: dict[str, str | None] = {**_safe_to_evict(pod, clean, local), **wanted}
+def _annotations(pod: Pod, wanted: dict[str, str]) -> list[Operation]:
+    """From the annotations there are to those of the user's and the `wanted` ones."""
     if pod.raw["metadata"].get("annotations") is None:
-        return [{"op": "add", "path": "/metadata/annotations", "value": changed}] if changed else []
+        return [{"op": "add", "path": "/metadata/annotations", "value": wanted}] if wanted else []
     present = pod.annotations
     found: list[Operation] = [
         {"op": "remove", "path": "/metadata/annotations/" + _escaped(key)}
         for key in present
-        if changed.get(key) is None and (key in changed or plan_annotations.is_ours(key))
+        if key not in wanted and plan_annotations.is_ours(key)
     ]
     found.extend(
         {"op": "add", "path": "/metadata/annotations/" + _escaped(key), "value": value}
-        for key, value in changed.items()
-        if value is not None and present.get(key) != value
+        for key, value in wanted.items()
+        if present.get(key) != value
     )
     return found
-
-
-def _safe_to_evict(pod: Pod, clean: Pod, local: Sequence[str]) -> dict[str, str | None]:
-    """The autoscaler's list of local volumes with ours as they are to be; None where it goes, {} where it stays."""
-    present = pod.annotations.get(SAFE_TO_EVICT, "")
-    if not present and not local:
-        return {}
-    named = [name for name in present.split(",") if name]
-    theirs = {volume.name for volume in clean.volumes}
-    kept = [name for name in named if name in local or name in theirs or name not in OUR_VOLUMES]
-    changed = list(dict.fromkeys((*kept, *local)))
-    return {} if set(changed) == set(named) else {SAFE_TO_EVICT: ",".join(changed) or None}
 
 
 def _label(pod: Pod, *, injected: bool) -> list[Operation]:

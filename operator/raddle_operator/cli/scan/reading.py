@@ -132,7 +132,7 @@ async def _drifted(kube: Kube, nodes: Collection[str], notes: list[str]) -> Mapp
     """What the agents of these nodes say of containers that run otherwise than planned, as far as they answer."""
     found = await reports.of_nodes(kube, nodes, kept=_with_findings)
     if why := found.missing(nodes):
-        notes.append(f"what runs otherwise than planned is not known: {why}")
+        notes.append(f"containers that differ from their plan are not known: {why}")
     return {
         (one.uid, one.name): Drifted(one.findings[0], one.effective_threads)
         for report in found.by_node.values()
@@ -227,7 +227,7 @@ async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Ga
 def _one(obj: Object, facts: Cluster, gathered: Gathered, findings: Findings) -> None:
     for part in gathered.add(look(obj, facts)):
         seen = part.seen
-        if seen.cause.is_finding:
+        if seen.is_finding:
             node = str(obj["spec"].get("nodeName") or "")
             findings.setdefault(node, {})[seen.namespace, str(obj["metadata"]["name"]), seen.container] = part
 
