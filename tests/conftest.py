@@ -45,7 +45,7 @@ def pytest_ignore_collect(collection_path, config):
     folder, *below = collection_path.relative_to(config.rootpath / "tests").parts or (".",)
     if folder in NOT_UNIT_FOLDERS:
         return True
-    marked = rf"^pytestmark = .*\bmark\.({'|'.join(NOT_UNIT_MARKS)})\b"
+    marked = rf"^pytestmark = [^=]*\bmark\.({'|'.join(NOT_UNIT_MARKS)})\b"
     left_out = (
         below and collection_path.suffix == ".py" and re.search(marked, collection_path.read_text(), re.MULTILINE)
     )
@@ -240,7 +240,8 @@ def pytest_testnodedown(node):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
-    _seconds["in all"] += _cpu_seconds()
+    # Of a process that started workers its own only: each of them sends what it took.
+    _seconds["in all"] += sum(os.times()[:2]) if session.config.getoption("numprocesses", None) else _cpu_seconds()
     if hasattr(session.config, "workerinput"):
         session.config.workeroutput["cpu_seconds"] = dict(_seconds)
         return

@@ -53,6 +53,7 @@ def documents(folder):
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_a_process_leaves_one_report_of_what_was_planned_and_what_it_got(folder, version):
     executable = pythons.interpreter(version)

@@ -131,6 +131,7 @@ def told(mounted, *arguments, executable=shim_lab.THIS_PYTHON, **extra):
     return shim_lab.python(executable, "-m", "raddle", *arguments, env=variables, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_the_reports_of_all_languages_are_told_in_the_order_of_their_start(mounted, folder, version):
     executable = pythons.interpreter(version)

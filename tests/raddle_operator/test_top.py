@@ -273,6 +273,7 @@ def test_what_a_node_is_called_cannot_become_markup():
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.slow
 def test_a_browser_finds_nothing_wrong_with_the_pictures(tmp_path):
     marks = nodepicture.marks(REPORT, nodepicture.ran(REPORT, MACHINE))
     pictures = {

@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
+from support.examples import examples
 from support.picture_browser import BROWSER, wrong_with
 from support.tunings import tunings
 
@@ -115,7 +116,7 @@ def test_json_on_standard_output_reads_as_the_same_tuning(capsys):
 
 
 @given(tunings)
-@settings(max_examples=20)
+@examples(0.2)
 def test_any_tuning_has_a_table(tuning):
     table.show(tuning)
 
@@ -355,6 +356,7 @@ def test_a_renderer_of_pictures_draws_them(tmp_path):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.slow
 def test_no_words_of_a_picture_overlap_in_a_browser(tmp_path):
     drawn = {f"{kind}-all": picture_of(example(kind)) for kind in Kind}
     drawn |= {f"{kind}-{chart.name}": charts.svg(chart) for kind in Kind for chart in charts.charts(example(kind))}

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from raddle.planning.planner import Budget
 from raddle_operator.results.candidate import Candidate
@@ -121,7 +122,7 @@ def test_the_baseline_that_fails_ends_it_with_the_reason():
         drive(tune(LATENCY, SPACE), Machine(fails=lambda candidate: candidate == Candidate()))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(
     seed=st.integers(0, 10_000),
     seconds=st.floats(1, 400),
@@ -144,7 +145,7 @@ def test_it_ends_within_its_budget_and_never_asks_again_for_what_failed(seed, se
     assert (result.gain is None) == (result.winner == result.baseline) or result.verdict is Verdict.INCONCLUSIVE
 
 
-@settings(max_examples=5, deadline=None)
+@examples(0.05)
 @given(seed=st.integers(0, 10_000), kept=st.integers(0, 200))
 def test_recorded_answers_lead_a_new_search_to_the_same_place(seed, kept):
     machine = Machine(amdahl, seed=seed)
