@@ -29,7 +29,6 @@ BENCHMARKS = {
     "scanning": ["scanning", "--write"],
     "tuning": ["tuning", "--write"],
     "shim": ["shim", "--write"],
-    "node": ["node_shim", "--write"],
     "native": ["native_shim", "--write"],
     "door": ["door_start", "--write"],
     "full-load": ["load", "table", "--full", "--write", "--minutes", "60"],

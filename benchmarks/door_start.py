@@ -10,7 +10,6 @@ differences of both sides beside it (how far the medians of two halves lie apart
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -135,7 +134,7 @@ def main() -> None:
     rows, budgets = [], []
     with tempfile.TemporaryDirectory() as name:
         folder, tree = Path(name), Path(name) / "tree"
-        delivery.write(str(tree), platform.machine())
+        delivery.write(str(tree))
         trees = {WITHOUT: tree, EMPTY: empty(tree, folder), WITH: tree}
         timer = folder / "timer"
         subprocess.run(["gcc", "-O2", "-o", timer, TIMER], check=True)

@@ -1,9 +1,9 @@
 """What the native shim costs: `python -m native_shim` (from benchmarks/). Needs gcc, onnxruntime and onnx; no cluster.
 
 Sessions: one program makes them through ONNX Runtime's real function table, with the plan's values set by its own code,
-and through the shim's, taking turns within a process. Start: /bin/true with and without the library preloaded, with an
-allocator as well. Each figure is the difference of two medians, with the A/A difference beside it. A run costs nothing
-by construction: its function in the shim's table is the real one, which is checked.
+and through the shim's, taking turns within a process. Each figure is the difference of two medians, with the A/A
+difference beside it. A run costs nothing by construction: its function in the shim's table is the real one, which is
+checked. What the library adds to the start of a process is measured by `door_start`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,32 +56,10 @@ def sessions(folder: Path, shim: Path, rounds: int, threads: int) -> Budget:
     return Budget(what=what, value=added, allowed=SESSION_BUDGET_US, unit="µs")
 
 
-def starts(shim: Path, rounds: int) -> list[list[str]]:
-    """A table's lines: what the preloaded library adds to the start of a program, in milliseconds."""
-    ways = {
-        "without": {},
-        "again": {},
-        "preloaded": {"LD_PRELOAD": str(shim), "RADDLE_PLAN": "v=1;intra=2"},
-        "with an allocator that the image has": {"LD_PRELOAD": str(shim), "RADDLE_PLAN": "v=1;alloc=jemalloc"},
-    }
-    taken: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(rounds):
-        for way, environ in ways.items():
-            start = time.perf_counter()
-            subprocess.run(["/bin/true"], env=environ, check=True)
-            taken[way].append((time.perf_counter() - start) * 1000)
-    lines = []
-    for way in list(ways)[2:]:
-        added, noise = difference(taken["without"], taken["again"], taken[way])
-        lines.append([way, f"{added:.2f} ms (A/A {noise:.2f})"])
-    return lines
-
-
 def main() -> None:
     """Runs the benchmark."""
     parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=1000, help="sessions of each kind (default 1000)")
-    parser.add_argument("--starts", type=int, default=300, help="starts of each kind (default 300)")
     arguments = parser.parse_args()
     shim = build.library("x86_64")
     with tempfile.TemporaryDirectory() as folder:
@@ -92,8 +69,6 @@ def main() -> None:
         f"onnxruntime {onnxruntime.__version__}, {arguments.rounds} sessions of each kind. The library has "
         f"{shim.stat().st_size} bytes. A run goes to the real function.\n\n"
         + markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])
-        + "\n"
-        + markdown_table(["start of a program", "added"], starts(shim, arguments.starts))
     )
     publish("native", text, write=arguments.write)
 

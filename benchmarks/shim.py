@@ -1,9 +1,8 @@
 """What the Python shim costs: `python -m shim` (from benchmarks/). No cluster; needs onnxruntime and onnx.
 
-Start-up: `site`'s cumulative time by `-X importtime`, with the shim (both ways of loading it) and without, interleaved,
-for each CPython found; code is compiled again each time, as from the read-only mount. Sessions: the same constructor
-with and without the wrapper, taking turns in one process; the first session and the import, in fresh processes. Runs:
-one session's run method, counted and not, in turns. Telling the node's agent: CPU time of a minute's datagrams.
+Sessions: the same constructor with and without the wrapper, taking turns in one process; the first session and the
+import, in fresh processes. Runs: one session's run method, counted and not, in turns. Telling the node's agent: CPU
+time of a minute's datagrams. What the shim adds to the start of a process is measured by `door_start`.
 Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.
 """
 
@@ -18,53 +17,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import onnx_models
 from raddle import delivery, env
 from report import BUDGET_HEADINGS, Budget, added, machine, markdown_table, options, publish
 
-VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect"
-START_BUDGET_MS = 2.0
 SESSION_BUDGET_MS = 0.2
 FIRST_SESSION_BUDGET_MS = 1.0
 RUN_BUDGET_US = 1.0
 TELL_BUDGET_PERCENT = 0.1
-
-
-def site_ms(executable: str, extra: dict[str, str]) -> float:
-    """Milliseconds that one start of this Python spends in `site`, sitecustomize and path files included."""
-    environ = {"HOME": os.environ.get("HOME", "/"), "PYTHONDONTWRITEBYTECODE": "1", **extra}
-    command = [executable, "-X", "importtime", "-c", "1"]
-    lines = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stderr.splitlines()
-    found = [line.split("|") for line in lines if line.rstrip().endswith("| site")]
-    return int(found[0][1]) / 1000
-
-
-def interpreters() -> dict[str, str]:
-    """Version -> executable, of pyenv."""
-    versions = Path.home() / ".pyenv" / "versions"
-    found = {version: sorted(versions.glob(f"{version}.*/bin/python")) for version in VERSIONS}
-    return {version: str(paths[-1]) for version, paths in found.items() if paths}
-
-
-def start_up(tree: Path, repetitions: int) -> list[list[str]]:
-    """A table's lines: version, and for both ways what the shim adds to `site`."""
-    ways = {
-        "without": {},
-        "user base": {"PYTHONUSERBASE": str(tree), env.PLAN: PLAN},
-        "python path": {"PYTHONPATH": str(tree / "python"), env.PLAN: PLAN},
-    }
-    lines = []
-    for version, executable in interpreters().items():
-        runs: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(repetitions):
-            for way, extra in ways.items():
-                runs[way].append(site_ms(executable, extra))
-        cells = [version]
-        for way in ("user base", "python path"):
-            more, noise = added(runs["without"], runs[way])
-            cells.append(f"{more:.2f} ms (A/A {noise:.2f}) {'kept' if more <= START_BUDGET_MS else 'missed'}")
-        lines.append(cells)
-    return lines
 
 
 def sessions(repetitions: int) -> list[Budget]:
@@ -112,32 +73,17 @@ def _child(what: str, model: Path, environ: dict[str, str], repetitions: int) ->
 
 def identity_model(path: Path) -> Path:
     """The path, with a model of one node written to it."""
-    from onnx import TensorProto, helper
-
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path.write_bytes(model.SerializeToString())
-    return path
+    return onnx_models.write(path, "identity (float[1] x) => (float[1] y) { y = Identity(x) }")
 
 
 def main() -> None:
     """Runs the benchmark."""
     parser = options(__doc__)
     parser.add_argument("--repetitions", type=int, default=400, help="sessions of each kind (default 400)")
-    parser.add_argument("--starts", type=int, default=21, help="starts of each interpreter, at least 2 (default 21)")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        delivery.write(folder)
-        starts = start_up(Path(folder), arguments.starts)
     budgets = sessions(arguments.repetitions)
-    headings = ["CPython", "PYTHONUSERBASE adds", "PYTHONPATH adds"]
-    text = (
-        f"### The Python shim\n\n`python -m shim`, from benchmarks/. {machine()}\n\n"
-        f"Start of a process that imports no runtime, budget {START_BUDGET_MS:g} ms (`site`, by -X importtime):\n\n"
-        + markdown_table(headings, starts)
-        + "\n"
-        + markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])
+    text = f"### The Python shim\n\n`python -m shim`, from benchmarks/. {machine()}\n\n" + markdown_table(
+        BUDGET_HEADINGS, [budget.cells() for budget in budgets]
     )
     publish("shim", text, write=arguments.write)
 

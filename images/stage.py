@@ -4,8 +4,7 @@ Nothing of the target's architecture runs here: wheels are chosen by platform an
 byte code is the same for every machine. All that could differ between two builds is set: modes, byte code without
 times, no record of where a package came from. (The times of files are the image builder's, by SOURCE_DATE_EPOCH.)
 
-    stage.py packages REQUIREMENTS [PROJECT] OUT   Raddle, its packages and a second project, below /opt/raddle-operator
-    stage.py shim OUT                              the runtime shim's files below /opt/raddle, and /bin/cp
+    stage.py REQUIREMENTS [PROJECT] OUT   Raddle, its packages and a second project, below /opt/raddle-operator
 """
 
 # ruff: noqa: INP001  # a program, beside the Dockerfiles that run it
@@ -41,30 +40,13 @@ from raddle_operator.cli import main
 
 main(prog_name="raddle")
 """
-COPIER_OPTIONS = (
-    "-std=gnu11",
-    "-Os",
-    "-ffreestanding",
-    "-fno-stack-protector",
-    "-fno-asynchronous-unwind-tables",
-    "-fno-unwind-tables",
-    "-fno-ident",
-    "-fno-tree-loop-distribute-patterns",
-    "-fno-pie",
-    "-static",
-    "-nostdlib",
-    "-Wl,--build-id=none,-z,noexecstack,-z,noseparate-code,-s",
-)
 
 
 def main(arguments: list[str]) -> None:
-    """Runs one of the two commands. Raises what goes wrong, and so fails the build."""
+    """Makes the folder. Raises what goes wrong, and so fails the build."""
     machine = ARCHITECTURES[os.environ["TARGETARCH"]]
     build_native()
-    if arguments[0] == "packages":
-        packages(machine, Path(arguments[1]), Path(arguments[-1]), [".", *arguments[2:-1]])
-    else:
-        shim(machine, Path(arguments[1]))
+    packages(machine, Path(arguments[0]), Path(arguments[-1]), [".", *arguments[1:-1]])
     set_modes(Path(arguments[-1]))
 
 
@@ -124,35 +106,6 @@ def prune(library: Path) -> None:
         for path in library.glob(pattern):
             if path.is_file() and path.name not in KEPT:
                 path.unlink()
-
-
-def shim(machine: str, out: Path) -> None:
-    """Writes the shim's files, and the program that copies them."""
-    shim_files(out)
-    copier = out / "bin" / "cp"
-    copier.parent.mkdir(parents=True)
-    compile_copier(machine, copier)
-
-
-def shim_files(out: Path) -> None:
-    """Writes the tree that a container sees at /opt/raddle: there, and at the root.
-
-    An image volume has /opt/raddle for its subPath, which containerd 2.1 and older silently take for the whole image.
-    The files are where they must be then too: Node.js ends where a file that it is told to load lacks.
-    """
-    sys.path.insert(0, str(ROOT / "runtime"))
-    from raddle import delivery  # noqa: PLC0415  # it lies in runtime
-
-    for folder in (delivery.MOUNT_PATH.lstrip("/"), "."):
-        delivery.write(str(out / folder))
-
-
-def compile_copier(machine: str, program: Path) -> None:
-    """Compiles shim/cp.c. Raises native.build.Unavailable where there is no compiler for the architecture."""
-    from native import build  # noqa: PLC0415  # it lies in tools, which is no package
-
-    command = [build.compiler(machine), *build.WARNINGS, *COPIER_OPTIONS, "-o", str(program), "images/shim/cp.c"]
-    subprocess.run(command, check=True, cwd=ROOT)
 
 
 def set_modes(out: Path) -> None:

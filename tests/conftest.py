@@ -25,7 +25,7 @@ settings.load_profile("raddle")
 # Folders and marks that `make unit` leaves out: whatever starts a cluster, a runtime, or programs of its own.
 NOT_UNIT_FOLDERS = (
     "chart", "cluster", "e2e", "fuzz", "headlamp", "images", "integration", "lab", "native", "reliability", "runtimes",
-    "servers",
+    "servers", "vm",
 )  # fmt: skip
 NOT_UNIT_MARKS = ("cluster", "runtime", "kernel", "slow")
 # What the unit tier may take of the CPU, of all its processes, with starting and collecting: a minute of two CPUs.

@@ -9,8 +9,8 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 
+import canned
 import report
 from following import ways
 
@@ -30,17 +30,9 @@ CASES = [
 
 def measure(way: str, kind: str, count: int) -> dict[str, float]:
     """One run of one way on a fresh server, in a process of its own."""
-    command = [sys.executable, "-m", "following.server", kind, str(count)]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
-    ):
-        assert server.stdin is not None
-        assert server.stdout is not None
-        port = server.stdout.readline().strip()
-        following = [sys.executable, "-m", "following.ways", way, kind, str(count), port, folder]
+    with canned.server("following.server", kind, str(count)) as (port, config):
+        following = [sys.executable, "-m", "following.ways", way, kind, str(count), str(port), str(config)]
         done = subprocess.run(following, check=True, stdout=subprocess.PIPE, text=True)
-        server.stdin.close()
     found: dict[str, float] = json.loads(done.stdout)
     return found
 

@@ -12,9 +12,10 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+import canned
+from canned import NOW
 from scale import objects
 
-NOW = "2026-01-01T00:00:00Z"
 SIZE = objects.Size(pods=20_000, nodes=5_000, policies=200)
 
 
@@ -25,10 +26,8 @@ def made(kind: str, number: int) -> dict[str, Any]:
     else:
         obj = objects.pod("shop", number % objects.APPS, number, "7d4b9c6f5")
         obj |= objects.running(obj, NOW)
-    fields: dict[str, Any] = {f"f:field-{n}": {} for n in range(40)}
     stored = {"uid": f"uid-{number}", "resourceVersion": "1", "creationTimestamp": NOW}
-    managed = [{"manager": "kubelet", "operation": "Update", "time": NOW, "fieldsV1": {"f:spec": fields}}]
-    return {**obj, "metadata": {**obj["metadata"], **stored, "managedFields": managed}}
+    return {**obj, "metadata": {**obj["metadata"], **stored, "managedFields": canned.MANAGED_FIELDS}}
 
 
 def application(kind: str, count: int) -> web.Application:
@@ -61,13 +60,8 @@ def application(kind: str, count: int) -> web.Application:
     async def several(request: web.Request) -> web.StreamResponse:
         if request.query.get("watch"):
             return await silent(request)
-        first, limit = int(request.query.get("continue") or 0), int(request.query.get("limit") or count)
         found = slim if "PartialObjectMetadata" in request.headers.get("Accept", "") else full
-        rest = str(first + limit) if first + limit < count else ""
-        metadata = orjson.dumps({"resourceVersion": "1", "continue": rest})
-        items = b",".join(found[first : first + limit])
-        body = b'{"apiVersion":"v1","kind":"List","metadata":' + metadata + b',"items":[' + items + b"]}"
-        return web.Response(body=body, content_type="application/json")
+        return canned.page(request, count, found.__getitem__)
 
     async def patched(request: web.Request) -> web.Response:
         await request.read()
@@ -85,15 +79,5 @@ def application(kind: str, count: int) -> web.Application:
     return served
 
 
-async def _serve(kind: str, count: int) -> None:
-    runner = web.AppRunner(application(kind, count), access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    await runner.cleanup()
-
-
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1], int(sys.argv[2])))
+    canned.serve(application(sys.argv[1], int(sys.argv[2])))

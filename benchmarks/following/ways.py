@@ -1,4 +1,4 @@
-"""One way to follow N objects, in a process of its own: `python -m following.ways WAY KIND COUNT PORT FOLDER`.
+"""One way to follow N objects, in a process of its own: `python -m following.ways WAY KIND COUNT PORT KUBECONFIG`.
 
 Prints a line of JSON: CPU seconds until every object is known, the most memory above that of the start in MB, and how
 many of the objects were written to.
@@ -25,23 +25,13 @@ from raddle_operator.kube import NODES, PODS, Kube
 from raddle_operator.kube.informer import Informer
 
 Follow = Callable[[str, int, Path, Callable[[str], None]], Coroutine[Any, Any, None]]
-"""``follow(kind, port, folder, note)`` follows the objects and notes the name of each."""
-KUBECONFIG = """\
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
-users: [{{name: u, user: {{token: t}}}}]
-"""
+"""``follow(kind, port, kubeconfig, note)`` follows the objects and notes the name of each."""
 WRITES_S = 60.0
 
 
-async def informer(kind: str, port: int, folder: Path, note: Callable[[str], None]) -> None:
+async def informer(kind: str, _: int, config: Path, note: Callable[[str], None]) -> None:
     """Our own, as the controller and the webhook use it: of pods the metadata only."""
-    file = folder / "kubeconfig"
-    file.write_text(KUBECONFIG.format(port=port))
-    async with await Kube.from_settings(file) as kube:
+    async with await Kube.from_settings(config) as kube:
 
         def changed(key: Any, *_: Any) -> None:
             note(key[1])
@@ -91,7 +81,7 @@ WAYS: dict[str, Follow] = {
 WRITING = ("kopf.on.create", "kopf.daemon")
 
 
-async def _measure(way: str, kind: str, count: int, port: int, folder: Path) -> dict[str, float]:
+async def _measure(way: str, kind: str, count: int, port: int, config: Path) -> dict[str, float]:
     known: set[str] = set()
     complete = asyncio.Event()
 
@@ -101,7 +91,7 @@ async def _measure(way: str, kind: str, count: int, port: int, folder: Path) -> 
             complete.set()
 
     began_mb, began_s = _memory_mb("VmRSS"), time.process_time()
-    following = asyncio.create_task(WAYS[way](kind, port, folder, note))
+    following = asyncio.create_task(WAYS[way](kind, port, config, note))
     waiting = asyncio.create_task(complete.wait())
     await asyncio.wait((following, waiting), return_when=asyncio.FIRST_COMPLETED)
     if following.done():
@@ -124,8 +114,8 @@ def _memory_mb(name: str) -> float:
 
 
 async def _main() -> None:
-    way, kind, count, port, folder = sys.argv[1:]
-    found = await _measure(way, kind, int(count), int(port), Path(folder))
+    way, kind, count, port, config = sys.argv[1:]
+    found = await _measure(way, kind, int(count), int(port), Path(config))
     print(json.dumps(found), flush=True)
     os._exit(0)  # what is still followed would be waited for
 

@@ -9,13 +9,11 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import NamedTuple
 
+import canned
 import report
-from following.ways import KUBECONFIG
 
 PODS, NODES = 150_000, 5_000
 BUDGET_MB = 500
@@ -33,15 +31,8 @@ class Run(NamedTuple):
 
 def measure(pods: int, nodes: int, *options: str) -> Run:
     """One run of the command in a process of its own, on a fresh server."""
-    serving = [sys.executable, "-m", "scanning.server", str(pods), str(nodes)]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        subprocess.Popen(serving, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
-    ):
-        assert server.stdin is not None
-        assert server.stdout is not None
-        config, said = Path(folder) / "kubeconfig", Path(folder) / "scan.json"
-        config.write_text(KUBECONFIG.format(port=server.stdout.readline().strip()))
+    with canned.server("scanning.server", str(pods), str(nodes)) as (_, config):
+        said = config.with_name("scan.json")
         command = [sys.executable, "-c", "from raddle_operator.cli import main; main()", "scan", "-o", "json", *options]
         began_s = time.monotonic()
         with said.open("w") as out:
@@ -49,7 +40,6 @@ def measure(pods: int, nodes: int, *options: str) -> Run:
             _, status, used = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began_s
         process.returncode = os.waitstatus_to_exitcode(status)
-        server.stdin.close()
         assert process.returncode == 0
         document = json.loads(said.read_text())
     total = document["total"]

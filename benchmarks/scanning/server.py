@@ -5,15 +5,15 @@ python -m scanning.server PODS NODES      # prints its port, serves until its st
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import orjson
 from aiohttp import web
 
+import canned
+from canned import NOW
 from scale import objects
 
-NOW = "2026-01-01T00:00:00Z"
 REPLICAS = 20
 # Three of four pods run a known runtime, by its image or a variable.
 IMAGES = ("ollama/ollama:0.32.0", "nvidia/tritonserver:25.10-py3", "example.test/ranker:1", "example.test/shop:1")
@@ -28,10 +28,7 @@ def templates() -> list[bytes]:
         obj = objects.pod("NAMESPACE", 0, 0, "7d4b9c6f5")
         obj |= objects.running(obj, NOW)
         obj["metadata"] |= {"name": "POD", "uid": "UID", "resourceVersion": "1", "creationTimestamp": NOW}
-        fields: dict[str, object] = {f"f:field-{number}": {} for number in range(40)}
-        obj["metadata"]["managedFields"] = [
-            {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:spec": fields}}
-        ]
+        obj["metadata"]["managedFields"] = canned.MANAGED_FIELDS
         obj["metadata"]["ownerReferences"][0]["name"] = "WORKLOAD-7d4b9c6f5"
         obj["spec"]["nodeName"] = "NODE"
         first = obj["spec"]["containers"][0]
@@ -60,21 +57,14 @@ def application(pods: int, nodes: int) -> web.Application:
             made = made.replace(mark, name.encode())
         return made
 
+    def node(number: int) -> bytes:
+        return orjson.dumps({"metadata": {"name": f"node-{number}"}, "status": {"capacity": {"cpu": "64"}}})
+
     async def several(request: web.Request) -> web.Response:
-        first, limit = int(request.query.get("continue") or 0), int(request.query["limit"])
-        last = min(pods, first + limit)
-        metadata: dict[str, object] = {"resourceVersion": "1"}
-        if last < pods:
-            metadata |= {"continue": str(last), "remainingItemCount": pods - last}
-        items = b",".join(map(pod, range(first, last)))
-        return _json(b'{"kind":"PodList","metadata":' + orjson.dumps(metadata) + b',"items":[' + items + b"]}")
+        return canned.page(request, pods, pod)
 
     async def all_nodes(request: web.Request) -> web.Response:
-        first, limit = int(request.query.get("continue") or 0), int(request.query["limit"])
-        last = min(nodes, first + limit)
-        items = [{"metadata": {"name": f"node-{n}"}, "status": {"capacity": {"cpu": "64"}}} for n in range(first, last)]
-        metadata = {"continue": str(last)} if last < nodes else {}
-        return _json(orjson.dumps({"metadata": metadata, "items": items}))
+        return canned.page(request, nodes, node)
 
     async def metrics(request: web.Request) -> web.Response:
         node = int(request.match_info["node"].removeprefix("node-"))
@@ -95,10 +85,6 @@ def application(pods: int, nodes: int) -> web.Application:
     return served
 
 
-def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
-
-
 def _lines(number: int) -> str:
     """What a kubelet says of one pod's first container."""
     workload = number // REPLICAS
@@ -113,15 +99,5 @@ def _lines(number: int) -> str:
     return "".join(f"{name}{{{labels}}} {value}\n" for name, value in samples.items())
 
 
-async def _serve(pods: int, nodes: int) -> None:
-    runner = web.AppRunner(application(pods, nodes), access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    await runner.cleanup()
-
-
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1]), int(sys.argv[2])))
+    canned.serve(application(int(sys.argv[1]), int(sys.argv[2])))

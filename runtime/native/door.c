@@ -18,6 +18,7 @@
  * there before: BASE/python/ for none, BASE/python/:OLD, and BASE/python/. for an empty one. None of them is how the
  * pod spec would write it.
  */
+#include "libraries.h"
 #include "raddle.h"
 #include "syscalls.h"
 
@@ -76,11 +77,26 @@ static const char *program_name(const struct process *process)
     return rd_base_name(path);
 }
 
+/* Whether the program was started with a library of a runtime that reads variables. */
+static bool has_runtime(void)
+{
+#define LIBRARY(stem, runtime, has_variables) {stem, has_variables},
+    static const struct {
+        char stem[28];
+        bool has_variables;
+    } libraries[] = {RD_LIBRARIES(LIBRARY)};
+    const char *stems[sizeof libraries / sizeof libraries[0] + 1];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
+        stems[count] = libraries[i].stem;
+        count += libraries[i].has_variables;
+    }
+    stems[count] = NULL;
+    return rd_one_is_loaded(stems);
+}
+
 static enum kind kind_of(const struct process *process)
 {
-    static const char *const runtimes[] = {"libonnxruntime", "libgomp",      "libiomp5",  "libomp",  "libopenblas",
-                                           "libopenblasp",   "libopenblaso", "libmkl_rt", "libblis", "libtorch",
-                                           NULL};
     const char *name = program_name(process);
     /* Two that are extended in Python give their environment to the programs that they start. */
     bool starts_others = rd_starts(name, "gdb") || rd_starts(name, "perf");
@@ -90,7 +106,7 @@ static enum kind kind_of(const struct process *process)
     if (rd_same(name, "java")) {
         return JAVA_PROGRAM;
     }
-    return rd_exports("napi_create_function", "libnode") || rd_one_is_loaded(runtimes) ? RUNTIME : OTHER;
+    return rd_exports("napi_create_function", "libnode") || has_runtime() ? RUNTIME : OTHER;
 }
 
 /* BASE/python/, where this library was preloaded from BASE and it has the shim. */

@@ -17,7 +17,7 @@
  * - If the kernel refuses, the program goes on as it is.
  * - The allocator is taken out of LD_PRELOAD again in the second start: a child may be of another libc, which the
  *   allocator would kill. Each child looks for itself.
- * Its price is a second exec of every process of a container whose plan names an allocator: benchmarks/native_shim.py.
+ * Its price is a second exec of every process of a container whose plan names an allocator.
  */
 #include "raddle.h"
 #include "syscalls.h"

@@ -3,6 +3,7 @@
  * No loader is asked for and no libc is there, so it runs in every image: the kernel starts it at rd_start. It reads
  * /proc, as the user that it runs as, and changes nothing.
  */
+#include "libraries.h"
 #include "raddle.h"
 #include "syscalls.h"
 
@@ -149,23 +150,14 @@ static struct rd_text base_of(struct rd_text path)
 
 /* ---- one process -------------------------------------------------------------------------------------------------- */
 
-/* By what the names of their files begin with. Characters, since pointers would be relocated in every process. */
+/* Characters, since pointers would be relocated in every process. */
+#define LIBRARY(stem, runtime, has_variables) {stem, runtime},
 static const struct {
-    char file[20];
-    char name[14];
-} known[] = {
-    {"libonnxruntime", "onnxruntime"}, {"onnxruntime_", "onnxruntime"},
-    {"libtorch.", "torch"},            {"libtorch_", "torch"},
-    {"libtensorflow", "tensorflow"},   {"_pywrap_tensorflow", "tensorflow"},
-    {"libopenvino.", "openvino"},      {"libgomp.", "libgomp"},
-    {"libgomp-", "libgomp"},           {"libiomp5", "libiomp5"},
-    {"libomp.", "libomp"},             {"libomp-", "libomp"},
-    {"libopenblas", "openblas"},       {"libscipy_openblas", "openblas"},
-    {"libmkl_", "mkl"},                {"libblis", "blis"},
-};
-#define KNOWN (sizeof known / sizeof known[0])
-/* The first of them. */
-#define ONNXRUNTIME 0
+    char stem[28];
+    unsigned char runtime;
+} libraries[] = {RD_LIBRARIES(LIBRARY)};
+#define RUNTIME(runtime, name) name,
+static const char names_of_runtimes[][20] = {RD_RUNTIMES(RUNTIME)};
 
 struct process {
     int pid, own_pid, parent;
@@ -180,7 +172,7 @@ struct process {
     bool door, glibc, musl, python;
     bool late; /* its Python was not there at its start: a frozen program, a module of another language */
     char closed_by; /* the letter of Python's option */
-    unsigned runtimes; /* bits of `known` */
+    unsigned runtimes; /* a bit for each of enum rd_runtime */
     char mark[256];
     char report[PIECE + 1];
     bool reached;
@@ -366,9 +358,11 @@ static void read_mapping(struct process *one, struct rd_text line)
     one->glibc |= begins(name, "libc.so.6") || begins(name, "libc-2.");
     one->musl |= begins(name, "ld-musl-") || rd_text_is(name, "libc.so");
     one->python |= begins(name, "libpython") || is_python(name);
-    for (unsigned i = 0; i < KNOWN; i++) {
-        if (begins(name, known[i].file)) {
-            one->runtimes |= 1u << i;
+    for (unsigned i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
+        size_t length = rd_length(libraries[i].stem);
+        if (begins(name, libraries[i].stem) && name.length > length
+            && (name.at[length] == '.' || name.at[length] == '_' || name.at[length] == '-')) {
+            one->runtimes |= 1u << libraries[i].runtime;
         }
     }
 }
@@ -490,7 +484,7 @@ static void read_report(struct reader *reader, struct process *one)
 /* Whether the shim reaches the process, and why not. */
 static void judge(struct process *one)
 {
-    bool has_onnxruntime = (one->runtimes & (3u << ONNXRUNTIME)) != 0;
+    bool has_onnxruntime = (one->runtimes >> RD_RUNTIME_ONNXRUNTIME & 1) != 0;
     one->why = "";
     if (one->mark[0] != '\0' || one->report[0] != '\0') {
         one->reached = true;
@@ -573,13 +567,12 @@ static void put_column(struct rd_out *out, const char *text, size_t width, bool 
 /* The names of its runtimes, each between the marks. */
 static void put_runtimes(struct rd_out *out, const struct process *one, const char *mark, const char *between)
 {
-    const char *last = "", *gap = "";
-    for (unsigned i = 0; i < KNOWN; i++) {
-        if ((one->runtimes >> i & 1) != 0 && !rd_same(last, known[i].name)) {
-            last = known[i].name;
+    const char *gap = "";
+    for (unsigned i = 0; i < RD_RUNTIME_COUNT; i++) {
+        if ((one->runtimes >> i & 1) != 0) {
             rd_put(out, gap);
             rd_put(out, mark);
-            rd_put(out, last);
+            rd_put(out, names_of_runtimes[i]);
             rd_put(out, mark);
             gap = between;
         }

@@ -1,10 +1,8 @@
 """Starts Raddle's shim where PYTHONPATH names this folder, then runs the sitecustomize that this one hides.
 
-Who named it there decides what becomes of the variable. Where the pod spec did, as `<folder>`, it stays, so that child
-processes have the shim too. Where the native library did, before this process's main, it is made again what it was:
-children get what the application gives them, and the library serves each of them. The library tells both apart, and
-what was there before, by how it writes the folder: `<folder>/` for no variable, `<folder>/:old`, `<folder>/.` for an
-empty one (runtime/native/door.c).
+The native library names it there before this process's main, and here the variable is made again what it was: children
+get what the application gives them, and the library serves each of them. What was there before shows in how the library
+writes the folder: `<folder>/` for no variable, `<folder>/:old`, `<folder>/.` for an empty one (runtime/native/door.c).
 
 Any Python may meet this file, so its syntax is as old as it can be, and only Python 3.8 and later gets the shim.
 """

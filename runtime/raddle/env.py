@@ -14,7 +14,6 @@ from __future__ import annotations
 from raddle.keys import NUMBERS, WORDS
 
 PLAN = "RADDLE_PLAN"
-LOG = "RADDLE_LOG"  # "0": no line on stderr
 LITERALS = "RADDLE_LITERALS"  # name=value;...: the plain values that the webhook wrote; no shim reads it
 REPORT = "RADDLE_REPORT"  # the folder for one report per process; absent: none is asked for
 AGENT = "RADDLE_AGENT"  # host:port/container: the node's agent, an address, and as whom to speak; absent: to nobody

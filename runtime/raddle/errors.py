@@ -10,29 +10,14 @@ import os
 import sys
 from _signal import NSIG, getsignal  # type: ignore[import-not-found]
 
+from raddle import RUNTIMES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Readers import this module, and nothing heavy.
     from types import CodeType, FrameType, TracebackType
     from typing import Any
 
-# Packages that Raddle's own work goes through, beside the standard library.
-_PACKAGES = frozenset(
-    (
-        "raddle",
-        "onnxruntime",
-        "torch",
-        "paddle",
-        "openvino",
-        "onnxruntime_genai",
-        "ctranslate2",
-        "llama_cpp",
-        "xllamacpp",
-        "hnswlib",
-        "usearch",
-        "cv2",
-    )
-)
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
@@ -98,7 +83,9 @@ def _is_known(module: Any, file: str | None) -> bool:
     """Whether Raddle's own work goes through this module; built-in ones have no file."""
     if module == "__main__":
         return False
-    if file is None or str(module).partition(".")[0] in _PACKAGES:
+    package = str(module).partition(".")[0]
+    # Raddle's own work goes through itself, the runtimes and the standard library.
+    if file is None or package == "raddle" or any(name.partition(".")[0] == package for name in RUNTIMES):
         return True
     return file.startswith("<frozen ") or (file.startswith(_LIBRARY) and "-packages" not in file)
 

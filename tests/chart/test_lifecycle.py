@@ -15,7 +15,6 @@ from generate import chart
 pytestmark = pytest.mark.cluster
 
 NAMESPACE = chart.NAMESPACE
-PREVIOUS = sorted(release.PREVIOUS.glob("*.yaml"))
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/raddle"
 KIND = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferencethreadings.raddle.dev"
 POLICY = {
@@ -63,12 +62,11 @@ def network_policies(cluster):
     return names(cluster, f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies")
 
 
-@pytest.mark.parametrize("frozen", PREVIOUS, ids=lambda path: path.stem)
 def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_ca_bundle(
-    bare, frozen, tmp_path, kubernetes, proves
+    bare, tmp_path, kubernetes, proves
 ):
     cluster = bare
-    release.helm(cluster, "install", release.earlier(frozen, tmp_path / "earlier"))
+    release.helm(cluster, "install", release.earlier(tmp_path / "earlier"))
     assert (network_policies(cluster), columns(cluster)) == ([], 12)
     cluster.client.apply(POLICY)
     uid = cluster.client.get(cluster.client.path_of(POLICY))["metadata"]["uid"]
@@ -123,8 +121,8 @@ def test_kubectl_installs_again_over_itself_and_its_end_leaves_crds_and_policies
 def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothing_else(bare, kubernetes, proves):
     cluster = bare
     before = everything(cluster)
-    values = {"workloads": {"enabled": True}, "certificates": {"source": "Raddle"}}
-    with LocalRaddle(cluster, values=values, controller_options=("--issue-certificates",)) as raddle:
+    values = {"certificates": {"source": "Raddle"}}
+    with LocalRaddle(cluster, values=values, workloads=True, controller_options=("--issue-certificates",)) as raddle:
         cluster.client.apply(POLICY)
         pod = {
             "apiVersion": "v1",

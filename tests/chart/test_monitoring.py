@@ -23,7 +23,7 @@ QUERIES = [(panel.title, query) for panel in PANELS for _, query in panel.querie
 EVERYTHING = {
     "crds": {"install": False},
     "monitoring": {
-        "scrape": {"kind": "ServiceMonitor", "interval": "30s", "labels": {"release": "prometheus"}},
+        "scrape": {"kind": "ServiceMonitor", "labels": {"release": "prometheus"}},
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
         "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "Platform"}},
     },
@@ -324,7 +324,7 @@ def test_a_service_monitor_finds_services_that_lead_to_the_metrics_ports():
     objects = with_monitoring()
     (monitor,) = of_kind(objects, "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
-    assert endpoint == {"port": "metrics", "interval": "30s"}
+    assert endpoint == {"port": "metrics"}
     wanted = monitor["spec"]["selector"]["matchLabels"].items()
     found = [item for item in of_kind(objects, "Service") if wanted <= item["metadata"]["labels"].items()]
     there = ports(objects)
@@ -333,12 +333,6 @@ def test_a_service_monitor_finds_services_that_lead_to_the_metrics_ports():
         (port,) = service["spec"]["ports"]
         component = service["spec"]["selector"]["app.kubernetes.io/component"]
         assert (port["name"], port["port"]) == ("metrics", there[component][port["targetPort"]])
-
-
-def test_without_pods_of_its_own_there_is_nobody_to_scrape():
-    objects = chart.objects({**EVERYTHING, "workloads": {"enabled": False}})
-    assert not of_kind(objects, "ServiceMonitor")
-    assert of_kind(objects, "PrometheusRule")
 
 
 # --- The dashboard --------------------------------------------------------------------------------------------------------

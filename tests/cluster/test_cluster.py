@@ -123,10 +123,6 @@ def test_two_clusters_run_side_by_side_and_share_nothing_and_an_exception_ends_o
             assert broken.server != cluster.server
             broken.kubectl("create", "namespace", "only-here")
             assert cluster.kubectl("get", "namespace", "only-here", check=False).returncode == 1
-            assert {state["directory"] for state in registry.living()} >= {
-                str(cluster.directory),
-                str(broken.directory),
-            }
             pids.update(broken.pids())
             raise ZeroDivisionError
 

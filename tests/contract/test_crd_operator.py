@@ -12,9 +12,8 @@ from raddle.cpus.topology import Kubelet
 from raddle.machine import sysfs
 from raddle_operator.cli import schema
 from raddle_operator.controller.status import LAYOUTS_SHOWN
-from raddle_operator.objects import image_env, nodetopology
+from raddle_operator.objects import nodetopology
 from raddle_operator.objects import policy as spec
-from raddle_operator.objects.pods import EXTENDED
 from raddle_operator.objects.reasons import SkipReason
 
 
@@ -45,25 +44,6 @@ def test_the_reader_takes_as_many_containers_as_the_schema():
     assert spec.policy_from_object(policy(containers=names[:most])).containers == tuple(names[:most])
     with pytest.raises(spec.SpecError):
         spec.policy_from_object(policy(containers=names))
-
-
-def test_the_reader_takes_the_image_variables_of_the_schema_and_no_other():
-    rule, *_ = CLUSTER_SPEC["imageEnv"]["x-kubernetes-validations"]
-    allowed = re.findall(r"'([A-Z_]+)'", rule["rule"])
-    assert len(allowed) == 5
-    given = dict.fromkeys(allowed, "/x")
-    assert spec.policy_from_object(policy(imageEnv=given)).image_env == given
-    with pytest.raises(spec.SpecError):
-        spec.policy_from_object(policy(imageEnv={"PATH": "x"}))
-
-
-def test_the_schema_refuses_what_runs_code_by_the_readers_own_patterns():
-    """tests/integration/test_crds.py has the API server judge the same values."""
-    _, *rules = CLUSTER_SPEC["imageEnv"]["x-kubernetes-validations"]
-    assert [(rule["rule"], rule["message"]) for rule in rules] == [
-        (image_env.rule(name), image_env.message(name)) for name in image_env.FORBIDDEN
-    ]
-    assert set(image_env.FORBIDDEN) == set(EXTENDED), "every variable that Raddle writes into pods has one"
 
 
 def test_the_reader_takes_a_selector_at_the_schemas_bounds():

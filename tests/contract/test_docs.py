@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from raddle import env
+from raddle.planning.policy import WITHOUT_SHIM
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -16,7 +17,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "ex
 
 @pytest.mark.parametrize(
     "name",
-    [env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS, env.PLAN, env.LOG, env.REPORT, env.AGENT, env.LITERALS],
+    [env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS, env.PLAN, "RADDLE_LOG", env.REPORT, env.AGENT, env.LITERALS],
 )
 def test_every_variable_is_documented(name):
     assert name in (ROOT / "docs/reference/environment.md").read_text()
@@ -90,4 +91,12 @@ def test_files_that_sources_name_exist():
 
 def test_the_page_on_native_programs_names_the_newest_release_that_was_tested():
     newest = re.search(r"#define RD_NEWEST_TESTED (\d+)", (ROOT / "runtime/native/ort.h").read_text())[1]
-    assert f"`newer than tested` above 1.{newest}." in (ROOT / "docs/how-to/native.md").read_text()
+    assert f"`newer than tested` above 1.{newest}." in (ROOT / "docs/how-to/native-programs.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "page", ["explanation/preload-injection.md", "how-to/troubleshoot.md", "how-to/native-programs.md"]
+)
+def test_the_pages_say_what_plan_and_explain_say_of_a_container_without_the_shim(page):
+    text = " ".join((ROOT / "docs" / page).read_text().split())
+    assert f"Without the shim, {WITHOUT_SHIM}." in text

@@ -61,13 +61,6 @@ def test_the_page_on_scans_shows_what_is_printed(tmp_path, monkeypatch, request)
     assert named <= options
 
 
-def test_the_page_reads_a_reports_histogram_as_it_is_counted():
-    # docs/reference/report.md: key K counts runs of at least 2^(K-1) and less than 2^K nanoseconds.
-    page = (HOW_TO / "choose-an-objective.md").read_text()
-    key, low, high = map(int, re.search(r"`(\d+)` is (\d+) to (\d+) ms", page).groups())
-    assert (low, high) == (round(2 ** (key - 1) / 1e6), round(2**key / 1e6))
-
-
 def test_a_machine_is_shown_alone_and_with_a_pool():
     commands = [block[2] for block in BLOCKS.finditer((HOW_TO / "read-a-machine.md").read_text())]
     assert commands == ["topology --root machine", "topology --root machine --exclusive 0-7"]

@@ -64,7 +64,7 @@ def test_words_on_values_are_about_labels_that_there_are():
 
 def webhook_text():
     metrics = WebhookMetrics()
-    metrics.watch(Caches(MemorySources.empty().sources(node_feature_discovery=True)))
+    metrics.watch(Caches(MemorySources.empty().sources()))
     metrics.request("pods", "changed", "")
     return metrics.text()
 

@@ -1,4 +1,4 @@
-"""The table of docs/explanation/what-the-shim-reaches.md is the one that tests/runtimes/test_reach.py verifies."""
+"""The table of docs/explanation/preload-injection.md is the one that tests/runtimes/test_reach.py verifies."""
 
 from collections import Counter
 

@@ -9,7 +9,6 @@ from raddle.cpus.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, 
 from raddle.machine.document import (
     CPU_MANAGER_POLICIES,
     KUBELET_SOURCES,
-    RESERVED_SOURCES,
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
     to_document,
@@ -34,7 +33,7 @@ FULL = Machine(
     architecture="aarch64",
     model="Neoverse-N1",
     boot_id="b",
-    kubelet=Kubelet("static", (("a", "b"),), "none", 1, "pod", (("c", "d"),), "Configz", "ReservedSystemCPUs"),
+    kubelet=Kubelet("static", (("a", "b"),), "none", 1, "pod", (("c", "d"),), "Configz"),
     caches=(Cache(2, (0b0011, 0b0100), 1280),),
     problems=(Problem("sys/a", "is empty"),),
 )
@@ -77,7 +76,6 @@ def test_every_word_that_a_key_may_hold_is_named():
         "kubelet.topologyManagerPolicy": TOPOLOGY_MANAGER_POLICIES,
         "kubelet.topologyManagerScope": TOPOLOGY_MANAGER_SCOPES[1:],
         "kubelet.source": KUBELET_SOURCES[1:],
-        "kubelet.reservedCPUsSource": RESERVED_SOURCES[1:],
     }.items():
         assert all(f"`{word}`" in told[key] for word in words), key
     assert f"at most {MAX_PROBLEMS}" in told["problems"]

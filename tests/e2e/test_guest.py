@@ -7,9 +7,10 @@ import pytest
 from e2e import guest, guestdisk
 from e2e.scenarios import NUMA_NODES, RESIZED, SCENARIOS
 from e2e.settings import GUEST, HOST
-from lab import plans, qemu, shapes
+from lab import plans
 from raddle.cpus import cpuset
 from unavailable import UnavailableError
+from vm import qemu, shapes
 
 ON_GUEST = [one for one in (*SCENARIOS, RESIZED) if GUEST.name in one.nodes]
 

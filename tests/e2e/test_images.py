@@ -1,9 +1,7 @@
 """What goes into an image, by this environment's metadata."""
 
-import yaml
-
 from cluster import binaries
-from e2e import features, images, settings
+from e2e import features, images
 
 
 def test_the_image_of_raddle_has_what_the_operator_needs_and_what_that_needs():
@@ -21,21 +19,16 @@ def test_no_image_has_the_developers_tools():
     assert not {"pytest", "ruff", "mypy", "raddle"} & set(found)
 
 
-def test_image_volumes_are_said_to_be_missing_with_the_command_that_builds_what_they_need(tmp_path, monkeypatch):
+def test_user_namespaces_are_said_to_be_missing_with_the_command_that_builds_what_they_need(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "python -m cluster build --containerd" in features.without_image_volumes()
+    assert "python -m cluster build --containerd" in features.without_user_namespaces()
     for program in binaries.containerd():
         (program.folder(binaries.cache_folder()) / "bin").mkdir(parents=True)
-    assert features.without_image_volumes() == ""
     assert features.search_path().count("containerd") == 2
 
 
 def test_a_containerd_of_its_own_folder_is_found_by_its_name():
     assert [program.commands for program in binaries.containerd()] == [("containerd",), ("containerd-shim-runc-v2",)]
-
-
-def test_the_host_may_have_image_volumes():
-    assert yaml.safe_load(settings.kubelet(settings.HOST, "ca"))["featureGates"] == {"ImageVolume": True}
 
 
 def test_user_namespaces_need_a_runc_that_knows_them(tmp_path, monkeypatch):

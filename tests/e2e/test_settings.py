@@ -11,8 +11,8 @@ import yaml
 from e2e import guest, settings
 from e2e.images import APP_IMAGE, NODE_IMAGE, VENV_IMAGE
 from e2e.settings import GUEST, HOST
-from lab import shapes
 from raddle.cpus import cpuset
+from vm import shapes
 
 
 def test_the_kubelet_and_containerd_share_a_socket():

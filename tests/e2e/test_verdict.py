@@ -1,6 +1,5 @@
 """What is said of a container, from what was read of it, without a node."""
 
-import dataclasses
 import json
 
 import pytest
@@ -57,9 +56,9 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
     [
         (pod(qos="Guaranteed"), None, "class of service Guaranteed, expected Burstable"),
         ({**pod(), "metadata": {}}, None, "the pod has no plan"),
-        (pod(volume="image"), None, "the shim's volume is of kind image, expected configMap for shim Auto"),
+        (pod(volume="image"), None, "the shim's volume is of kind image, expected configMap"),
         ({**pod(), "spec": {}}, None, "the shim's volume is of kind none, expected configMap"),
-        (pod(mounts=("/opt/raddle",)), None, "/etc/ld.so.preload is not mounted, for shim Auto"),
+        (pod(mounts=("/opt/raddle",)), None, "/etc/ld.so.preload is not mounted"),
         (None, seen(log="nothing"), "the application said nothing"),
         (None, seen(log=json.dumps({**LOOK, "threads": 2})), "threads 2, expected 1"),
         (None, seen(log=json.dumps({**LOOK, "quota_cpus": None})), "quota_cpus None, expected 0.5"),
@@ -177,13 +176,6 @@ def test_a_line_says_what_a_container_was_given_what_ran_and_what_it_costs(quota
     look = {**LOOK, "quota_cpus": quota_cpus, "load": {**LOAD, "throttled_percent": throttled}}
     line = verdict.told(LIMITED.containers[0], pod(), seen(log=json.dumps(look)), stock)
     assert line == f"Burstable, CPUs 0-1, {said}"
-
-
-@pytest.mark.parametrize(("wish", "volume"), [("ImageVolume", "image"), ("InitContainer", "emptyDir")])
-def test_the_shim_comes_in_the_way_that_the_policy_asks_for(wish, volume):
-    asked = dataclasses.replace(LIMITED, policy_spec={"shim": wish})
-    assert wrong(pod(volume=volume, mounts=("/opt/raddle",)), scenario=asked) == ""
-    assert f"expected {volume} for shim {wish}" in wrong(scenario=asked)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)

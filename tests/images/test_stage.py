@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from raddle import delivery
-
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "images"))
 import stage  # noqa: E402  # a program beside the Dockerfiles
@@ -64,15 +62,6 @@ def test_only_an_image_that_reads_models_has_what_runs_them(tmp_path, reads_mode
     stage.prune(tmp_path)
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == (others | runners if reads_models else others)
-
-
-def test_the_shims_image_serves_a_runtime_that_ignores_the_subpath_of_an_image_volume(tmp_path):
-    stage.shim_files(tmp_path)
-    below = tmp_path / delivery.MOUNT_PATH.lstrip("/")
-    wanted = {item["path"] for item in delivery.items()}
-    assert {str(path.relative_to(below)) for path in below.rglob("*") if path.is_file()} == wanted
-    assert not [path for path in wanted if "run_model" in path or "run-model" in path]
-    assert all((tmp_path / path).read_bytes() == (below / path).read_bytes() for path in wanted)
 
 
 def test_no_process_of_ours_asks_for_what_is_pruned():

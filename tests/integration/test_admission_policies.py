@@ -11,6 +11,7 @@ import pytest
 from support.attackers import Caller
 
 from cluster import Cluster
+from cluster.local_raddle import WITHOUT_WORKLOADS
 from cluster.namespaces import TOPOLOGIES
 from cluster.objects import topology
 from cluster.waiting import wait
@@ -57,7 +58,7 @@ def cluster():
     with Cluster(scheduler=False, name="policies") as cluster:
         cluster.helm(
             "install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
-            "--set", "workloads.enabled=false", "--set", "webhook.url=https://127.0.0.1:1",
+            "--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS,
         )  # fmt: skip
         for manifest in (POD_EDITOR_ROLE, POD_EDITOR, RADDLE_MAY_TOO):
             cluster.client.apply(manifest)

@@ -1,4 +1,4 @@
-"""The agent beside a real kubelet: what it says of its CPU manager, what it keeps back, and what it says set up again."""
+"""The agent beside a real kubelet: what it says of its CPU manager, and what it says set up again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
 from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
-from raddle.cpus import cpuset
-from raddle.machine.sysfs import read_machine
 
 pytestmark = [
     pytest.mark.cluster,
@@ -26,8 +24,7 @@ STATIC = {
     "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"},
     "topologyManagerPolicy": "best-effort",
     "topologyManagerScope": "pod",
-    # So many CPUs, and the kubelet chooses which.
-    "kubeReserved": {"cpu": "500m"},
+    "reservedSystemCPUs": "0",
 }
 
 
@@ -55,9 +52,8 @@ def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
         lambda: kubelet.node in [one["metadata"]["name"] for one in space.client.get("/api/v1/nodes")["items"]],
         seconds=60,
     )
-    wait(kubelet.pod_resources.exists, seconds=60)
     options = ["--node-ip", "127.0.0.1", "--kubelet-port", str(kubelet.port), "--kubelet-insecure-tls"]
-    options += ["--kubelet-interval-s", "0.5", "--reread-s", "0.5", "--pod-resources", str(kubelet.pod_resources)]
+    options += ["--kubelet-interval-s", "0.5", "--reread-s", "0.5"]
     agent = raddle.start_agent(kubelet.node, options=options)
 
     def said(check):
@@ -67,17 +63,14 @@ def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
 
         return wait(look, seconds=60)
 
-    known = said(lambda found: found.get("reservedCPUsSource"))
-    online = read_machine("/").online
-    # The kubelet takes the CPUs of the lowest cores first; here it needs one.
+    known = said(lambda found: found.get("reservedCPUs"))
     assert known == {
         "source": "Configz",
         "cpuManagerPolicy": "static",
         "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"},
         "topologyManagerPolicy": "best-effort",
         "topologyManagerScope": "pod",
-        "reservedCPUs": cpuset.format_list(online & -online),
-        "reservedCPUsSource": "PodResources",
+        "reservedCPUs": "0",
     }
     # Nothing changes: nothing is written, however often it looks.
     before = space.client.get(f"{TOPOLOGIES}/{kubelet.node}")["metadata"]["resourceVersion"]

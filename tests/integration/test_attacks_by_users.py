@@ -25,13 +25,10 @@ NAMES_CODE = (
     {"onnxruntime": {"configEntries": {"ep.dynamic.library": LIBRARY}}},
     {"onnxruntime": {"providerOptions": {"OpenVINOExecutionProvider": {"cache_dir": "/tmp"}}}},
     {"onnxruntime": {"providerOptions": {"EvilExecutionProvider": {"library": LIBRARY}}}},
-    {"imageEnv": {"LD_PRELOAD": "/proc/self/fd/0\n"}},
-    {"imageEnv": {"PATH": "/tmp"}},
-    {"imageEnv": {"NODE_OPTIONS": "--require /tmp/evil.js"}},
     {"allocator": LIBRARY},
     {"shim": EVIL_IMAGE},
 )
-SHIMS = ("Auto", "ConfigMap", "ImageVolume", "InitContainer")
+SHIMS = ("Auto", "None")
 KEPT = "is written by Raddle when the pod is created and stays as it is"
 MANY_KEPT = "annotations of a pod that has more than 1000 stay as they are"
 GATES = [{"name": "test/wait"}]
@@ -153,7 +150,7 @@ def test_nothing_that_a_user_names_runs_or_is_mounted(hostile, mallory, figures)
 def evil_pod(shim):
     annotations = {
         "raddle.dev/shim-image": EVIL_IMAGE,
-        "raddle.dev/shim": "InitContainer",
+        "raddle.dev/shim": "None",
         env.SHIM_PREFIX + "serve": f"v=1;library={LIBRARY}",
         env.PLAN_PREFIX + "serve": f'{{"v":1,"image":"{EVIL_IMAGE}"}}',
     }

@@ -15,6 +15,7 @@ from support.controllers import ControllerThread
 from support.waiting import until
 
 from cluster import objects
+from cluster.components import free_port
 from raddle import delivery
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -41,12 +42,6 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def cluster(api_server):
     return api_server
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def settings_for(cluster, **changes):

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import socket
 import time
 from pathlib import Path
 
@@ -19,6 +18,8 @@ from support.controllers import ControllerThread
 from support.waiting import until
 
 from cluster import Cluster, objects
+from cluster.components import free_port
+from cluster.local_raddle import WITHOUT_WORKLOADS
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -49,7 +50,7 @@ def cluster(request):
     with Cluster(scheduler=False, controller_manager=False) as running:
         running.helm(
             *("install", "raddle", str(chart), "--namespace", SYSTEM, "--create-namespace"),
-            *("--set", "workloads.enabled=false", "--set", "webhook.url=https://127.0.0.1:1"),
+            *("--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS),
         )
         running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         yield running
@@ -69,9 +70,7 @@ async def namespace(kube):
 
 @pytest.fixture
 def settings(account):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     return ControllerSettings(
         namespace=SYSTEM,
         kubeconfig=account,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from support import image_envs, tunings
+from support import tunings
 
 from cluster import ApiError, objects
 from cluster.waiting import wait
@@ -60,7 +60,6 @@ def test_a_policy_that_names_pods_only_is_filled_in_to_the_last_field(cluster):
         "presets": "Auto",
         "observe": "Sessions",
         "reports": False,
-        "nativeShim": "Disabled",
         "shim": "Auto",
     }
 
@@ -73,7 +72,6 @@ def test_a_cluster_policy_is_a_baseline_for_every_namespace(cluster):
 ACCEPTED = {
     "exact counts": {"threads": {"intraOp": 4, "interOp": 1}},
     "parallel execution": {"threads": {"interOp": 2, "executionMode": "Parallel"}},
-    "percents": {"threads": {"intraOpPercent": 75, "interOpPercent": 25, "executionMode": "Parallel"}},
     "bounds that meet": {"threads": {"intraOp": 4, "minIntraOp": 4, "maxIntraOp": 4}},
     "one NUMA node of a limit": {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Limit"}},
     "a full selector": {
@@ -130,16 +128,13 @@ ACCEPTED = {
         }
     },
     "64 containers with the longest names": {"containers": [f"{number:02}" + "c" * 61 for number in range(64)]},
-    "what the image sets": {
-        "imageEnv": {"PYTHONPATH": "/app", "NODE_OPTIONS": "", "LD_PRELOAD": "/lib/x.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"}
-    },
     "the shortest and rarest load": {"load": {"runTime": "1us", "requestsPerSecond": 0.0001}},
     "the longest and most frequent load": {"load": {"runTime": "1h", "requestsPerSecond": 1000000}},
     "an observed load": {"load": {"source": "Observed"}, "observe": "Runs"},
     "a stated load": {"load": {"source": "Stated", "runTime": "33ms"}},
     "a duration of several parts": {"load": {"runTime": "1m30.5s"}},
     "memory switches": {"onnxruntime": {"cpuMemArena": False, "memPattern": True, "arenaShrinkage": True}},
-    "reports and the native shim": {"reports": True, "nativeShim": "Preload", "allocator": "Jemalloc"},
+    "reports and an allocator": {"reports": True, "allocator": "Jemalloc"},
     "every runtime": {"runtimes": list(families.NAMES)},
 }
 
@@ -156,21 +151,6 @@ REFUSED = {
         {"threads": {"interOp": 2}},
         "spec.threads.interOp",
         "set executionMode: Parallel",
-    ),
-    "a percentage for it without parallel execution": (
-        {"threads": {"interOpPercent": 50, "executionMode": "Sequential"}},
-        "spec.threads.interOpPercent",
-        "set executionMode: Parallel",
-    ),
-    "a count and a percentage": (
-        {"threads": {"intraOp": 2, "intraOpPercent": 50}},
-        "spec.threads.intraOpPercent",
-        "remove one of them",
-    ),
-    "an inter-op count and a percentage": (
-        {"threads": {"interOp": 2, "interOpPercent": 50, "executionMode": "Parallel"}},
-        "spec.threads.interOpPercent",
-        "remove one of them",
     ),
     "bounds that cross": (
         {"threads": {"minIntraOp": 8, "maxIntraOp": 4}},
@@ -337,7 +317,7 @@ REFUSED = {
         "remove requestsPerSecond",
     ),
     "a switch as text": ({"reports": "yes"}, "spec.reports", "boolean"),
-    "a native shim that does not exist": ({"nativeShim": "Audit"}, "spec.nativeShim", '"Disabled", "Preload"'),
+    "a shim that does not exist": ({"shim": "ConfigMap"}, "spec.shim", '"Auto", "None"'),
     "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),
     "a runtime twice": ({"runtimes": ["go", "go"]}, "spec.runtimes[1]", "Duplicate"),
     "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "spec.variables", "end as a count does"),
@@ -357,7 +337,6 @@ REFUSED = {
         "spec.variables",
         "needs budget.workersPerContainer",
     ),
-    "another variable of the image": ({"imageEnv": {"PATH": "/x"}}, "spec.imageEnv", "remove the others"),
 }
 
 
@@ -367,18 +346,6 @@ def test_refuses_and_says_what_to_do(cluster, case):
     message = refusal(cluster, policy(spec))
     assert path in message
     assert advice in message
-
-
-@pytest.mark.parametrize("name", image_envs.TAKEN)
-def test_the_image_may_set_what_runs_no_other_code(cluster, name):
-    for value in image_envs.TAKEN[name]:
-        cluster.client.post(POLICIES + TRY, policy({"imageEnv": {name: value}}))
-
-
-@pytest.mark.parametrize("name", image_envs.REFUSED)
-def test_a_value_that_runs_code_of_the_policys_author_is_refused(cluster, name):
-    for value in image_envs.REFUSED[name]:
-        assert f"else set {name} in the pod spec" in refusal(cluster, policy({"imageEnv": {name: value}})), value
 
 
 BOUNDED = [("configEntries", key, key, entry.allowed) for key, entry in entries.CONFIG_ENTRIES.items()] + [
@@ -529,7 +496,7 @@ def discovered(cluster):
         "ift.spec.onnxruntime.cpuMemArena",
         "ift.spec.runtimes",
         "ift.spec.reports",
-        "cift.spec.nativeShim",
+        "cift.spec.shim",
         "nct.spec.kubelet",
         "nct.spec.cores",
         "itu.spec.server.request",

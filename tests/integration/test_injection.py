@@ -239,18 +239,6 @@ def test_precedence_is_admin_then_named_then_namespaced_then_baseline(space):
 # --- what is mounted -------------------------------------------------------------------------------------------------
 
 
-def test_the_mounted_files_are_those_that_the_variables_name(shimmed, tmp_path):
-    stated = {"LD_PRELOAD": "", "PYTHONUSERBASE": ""}
-    shimmed.apply(policy(shim="ConfigMap", nativeShim="Preload", reports=True, imageEnv=stated))
-    body = pod(container(cpu="2"), nodeSelector={"kubernetes.io/arch": "amd64"})
-    made = shimmed.create(body)
-    found = kubelet_env.environment(shimmed.client, made, "serve", tmp_path)
-    assert (Path(found["PYTHONUSERBASE"]) / "python" / "sitecustomize.py").is_file()
-    assert Path(found["RADDLE_REPORT"]).is_dir()
-    if "x86_64" in delivery.architectures():
-        assert Path(found["LD_PRELOAD"]).read_bytes() == _built("x86_64")
-
-
 def _built(architecture):
     return (Path(delivery.__file__).parent / "_native" / architecture / "libraddle.so").read_bytes()
 
@@ -271,7 +259,7 @@ def mounted(made, path=delivery.PRELOAD_FILE):
 def test_by_the_door_a_restricted_namespace_admits_the_pod_and_the_files_are_those_of_its_architecture(
     shimmed, tmp_path
 ):
-    shimmed.apply(policy(nativeShim="Preload", reports=True))
+    shimmed.apply(policy(reports=True))
     shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", NAMESPACE_OF_RESTRICTED)
     read_only = {**SECURITY, "readOnlyRootFilesystem": True, "runAsUser": 1000}
     made = shimmed.create(pod(container(cpu="2", securityContext=read_only), **ON_AMD64))
@@ -331,7 +319,7 @@ def test_beside_another_injector_of_the_file_pods_are_admitted_and_one_has_it(
     if keeps != SHIM_VOLUME:
         assert SHIM_VOLUME not in {volume["name"] for volume in made["spec"]["volumes"]}
         log = shimmed.raddle.webhook.log
-        assert f"serve: DoorOccupied: container serve: volume {AGENT['name']} is mounted on /etc/ld.so.preload" in log
+        assert f"serve: DoorOccupied: volume {AGENT['name']} is mounted on /etc/ld.so.preload" in log
 
 
 def test_reports_have_a_folder_a_container_that_the_api_server_takes_under_restricted_security(shimmed):

@@ -1,12 +1,10 @@
-"""Where a node's facts come from, on a real API server: nonsense in a NodeCPUTopology, and nodes without an agent."""
+"""Where a node's facts come from, on a real API server: nonsense in a NodeCPUTopology."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 
-import click
 import pytest
 
 import machines
@@ -16,52 +14,18 @@ from cluster.objects import container, plan_of, pod, policy, threads
 from cluster.waiting import wait
 from raddle.cpus.topology import GPU
 from raddle.machine.sysfs import read_machine
-from raddle_operator.cli import cluster as in_terminal
 from raddle_operator.objects.nodetopology import to_object
 
 pytestmark = pytest.mark.cluster
 
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
-ZONES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
-NFD = "feature.node.kubernetes.io/"
-# As the NodeResourceTopology API has it, in short.
-ZONES_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "noderesourcetopologies.topology.node.k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
-    },
-    "spec": {
-        "group": "topology.node.k8s.io",
-        "scope": "Cluster",
-        "names": {
-            "kind": "NodeResourceTopology",
-            "plural": "noderesourcetopologies",
-            "singular": "noderesourcetopology",
-        },
-        "versions": [
-            {
-                "name": "v1alpha2",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                },
-            }
-        ],
-    },
-}
 
 
 @pytest.fixture(scope="module")
 def raddle():
-    """Webhook and controller with the chart's rights; the webhook plans by what Node Feature Discovery says too."""
-    values = {
-        "webhook": {"timeoutSeconds": {"pods": 30, "bindings": 30}},
-        "nodeFeatureDiscovery": {"enabled": True},
-    }
-    options = ["--lookup-timeout", "20", "--node-feature-discovery"]
+    """Webhook and controller with the chart's rights."""
+    values = {"webhook": {"timeoutSeconds": {"pods": 30, "bindings": 30}}}
+    options = ["--lookup-timeout", "20"]
     with Cluster(name="facts") as cluster, LocalRaddle(cluster, values=values, webhook_options=options) as running:
         yield running
 
@@ -92,8 +56,6 @@ def says(space, node, kind, status):
     return wait(lambda: found if (found := condition(space, node, kind)).get("status") == status else None)
 
 
-# --- nonsense -----------------------------------------------------------------------------------------------------------
-
 REFUSED = {
     "no CPU at all": ({"cpus": {"online": ""}}, "spec.cpus.online"),
     "a CPU that no Linux has": ({"cpus": {"online": "0-100000"}}, "spec.cpus.online"),
@@ -110,10 +72,6 @@ REFUSED = {
     ),
     "a negative id": ({"sockets": [{"socketID": -1, "cpus": "0"}]}, "spec.sockets[0].socketID"),
     "a policy that there is not": ({"kubelet": {"cpuManagerPolicy": "quantum"}}, "spec.kubelet.cpuManagerPolicy"),
-    "a source without its fact": (
-        {"kubelet": {"reservedCPUsSource": "PodResources"}},
-        "reservedCPUsSource needs reservedCPUs",
-    ),
     "an address that is none": ({"gpus": [{"address": "first"}]}, "spec.gpus[0].address"),
 }
 
@@ -207,64 +165,3 @@ def test_a_machine_of_1024_cpus_and_17_gpus_fits_well(raddle, space, tmp_path):
         assert says(space, "huge", "Valid", "True")
     finally:
         space.client.delete(f"{TOPOLOGIES}/huge", missing_ok=True)
-
-
-# --- nodes without an agent ---------------------------------------------------------------------------------------------
-
-
-def because(the_pod):
-    return plan_of(the_pod).because["intraOp"]
-
-
-def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says(raddle, space):
-    cluster = raddle.cluster
-    labels = {
-        f"{NFD}cpu-cpuid.AVX2": "true",
-        f"{NFD}cpu-hardware_multithreading": "true",
-        "kubernetes.io/arch": "amd64",
-    }
-    cluster.register_node("plain", cpus=24, labels=labels)
-    # By its labels, as long as there are no zones: the CRD need not be installed.
-    made = wait(lambda: one if threads(one := tried(space, "plain")) == 12 else None)
-    assert because(made) == "no CPU limit; 12 physical cores on the node; from NFD labels, no agent"
-    assert plan_of(made).node == "plain"
-
-    cluster.client.apply(ZONES_CRD)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", ZONES_CRD["metadata"]["name"])
-    zones = [
-        {
-            "name": f"node-{number}",
-            "type": "Node",
-            "costs": [{"name": "node-0", "value": 10 + 11 * number}, {"name": "node-1", "value": 21 - 11 * number}],
-            "resources": [{"name": "cpu", "capacity": "12", "allocatable": "11", "available": "3"}],
-        }
-        for number in range(2)
-    ]
-    body = {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": "plain"},
-        "topologyPolicies": ["SingleNUMANodePodLevel"],
-        "zones": zones,
-    }
-    cluster.client.post(ZONES, body)
-    # The webhook looks for the CRD now and then.
-    made = wait(lambda: one if threads(one := tried(space, "plain")) == 6 else None, seconds=90)
-    assert "6 physical cores on one NUMA node" in because(made)
-    assert because(made).endswith("from NFD NodeResourceTopology, no agent")
-
-    # A pod that the scheduler binds gets the same at binding.
-    space.create(pod(container(), name="scheduled", nodeSelector={"kubernetes.io/hostname": "plain"}))
-    bound = space.bound("scheduled")
-    assert (threads(bound), plan_of(bound).node) == (6, "plain")
-
-    # A terminal is told the same.
-    told = asyncio.run(in_terminal.machine("plain", cluster.kubeconfig, without_agent=True))
-    assert (len(told.cores), told.source) == (12, "from NFD NodeResourceTopology, no agent")
-    with pytest.raises(click.ClickException, match="Node Feature Discovery says nothing of that node"):
-        asyncio.run(in_terminal.machine("nowhere", cluster.kubeconfig, without_agent=True))
-
-    # The agent's own word counts for more, as soon as there is one.
-    cluster.client.post(TOPOLOGIES, {**_named("plain"), "spec": {"cpus": {"online": "0-23"}}})
-    wait(lambda: "NFD" not in because(tried(space, "plain")))
-    space.delete("scheduled")

@@ -21,17 +21,13 @@ NAMESPACE = "restricted"
 SETTINGS = Settings(
     shim=ShimDelivery(
         config_map="raddle-shim-0123456789",
-        items=delivery.items(),
-        door_items={name: delivery.door_items(name) for name in delivery.ARCHITECTURES},
-        image="example.test/raddle:1",
+        items={name: delivery.items(name) for name in delivery.ARCHITECTURES},
     )
 )
 FACTS = Facts(architectures=frozenset({"x86_64"}))
 EVERYTHING = {
     "runtimes": list(families.NAMES),
-    "nativeShim": "Preload",
     "reports": True,
-    "imageEnv": {"PYTHONPATH": "/app", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 }
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
@@ -81,7 +77,7 @@ def restarted_as_a_whole():
 
 
 @pytest.mark.parametrize("more", [{}, EVERYTHING], ids=["default", "everything"])
-@pytest.mark.parametrize("shim", ["Auto", "ImageVolume", "InitContainer", "None"])
+@pytest.mark.parametrize("shim", ["Auto", "None"])
 @pytest.mark.parametrize(
     ("obj", "qos"),
     [

@@ -18,6 +18,7 @@ from support.waiting import until
 
 from cluster import Cluster, objects
 from cluster.components import free_port
+from cluster.local_raddle import WITHOUT_WORKLOADS
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.jobs.run import job_name
 from raddle_operator.kube import (
@@ -52,7 +53,7 @@ def cluster(request):
     with Cluster() as running:
         running.helm(
             *("install", "raddle", str(chart), "--namespace", SYSTEM, "--create-namespace"),
-            *("--set", "workloads.enabled=false", "--set", "webhook.url=https://127.0.0.1:1"),
+            *("--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS),
             *("--set", "tuning.enabled=true"),
         )
         running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")

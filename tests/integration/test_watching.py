@@ -148,7 +148,7 @@ def test_one_pod_is_explained_with_what_runs_in_it(world):
     text = raddle(world, "explain", "pod/web-0")
     assert "governed by InferenceThreading/serving" in text
     assert "  serve: 16 threads, 2 planned; 2.00 of 2 CPUs used" in text
-    assert "fix: leave intra_op_num_threads out" in text
+    assert "fix: remove the count from the code" in text
     assert raddle(world, "explain", "statefulset/db").startswith(f"pod/db-0 in {SPACE}, node n2")
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 
-from lab import model, plans, real, table, verdict
+from lab import plans, real, table, verdict
 from lab.__main__ import main
-from lab.scenarios import SCENARIOS
+from lab.scenarios import SCENARIOS, alike, on
 from raddle import env
+from raddle.cpus import cpuset
+from vm import model, shapes
 
 PAGES = model.WEIGHTS_MIB * 256
 
@@ -58,7 +60,7 @@ def test_the_webhooks_decision_for_a_node_is_what_the_container_starts_with(boun
     assert bound.planned()["intra"] == 4
     assert bound.planned()["excl"] == 8
     assert bound.environ[env.ORT_INTRA] == "4"
-    assert bound.environ["PYTHONPATH"] == "/opt/raddle/python"
+    assert bound.environ["LD_PRELOAD"] == "/opt/raddle/libraddle.so"
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
@@ -131,17 +133,6 @@ def test_a_container_that_did_not_come_to_its_end_is_no_success(bound, given, sa
     assert "Raddle's session did not come" in wrong
 
 
-def test_a_line_that_the_guest_is_still_writing_is_left_for_later():
-    assert verdict.read_results('{"id": "a"}\n{"id": ') == [{"id": "a"}]
-    assert verdict.read_results("") == []
-
-
-@pytest.mark.parametrize("line", ["[]\n", "what\n"])
-def test_what_is_no_object_is_refused(line):
-    with pytest.raises(ValueError, match=r"."):
-        verdict.read_results(line)
-
-
 def test_workers_places_are_told_in_few_characters():
     assert verdict.told(["4-7", "8-11", "8-11"]) == "4-7 8-11 x2"
     assert verdict.told([]) == "-"
@@ -176,7 +167,19 @@ def test_shapes_are_listed(capsys):
     assert "2s3n-8c16t-memory" in capsys.readouterr().out
 
 
-def test_a_native_programs_container_preloads_the_library():
-    one = scenario("native-one-node")
-    found = plans.bind(plans.pod(one.resources, real.COMMANDS[one.program]), plans.machine(one.shape), one.policy)
-    assert found.environ["LD_PRELOAD"] == "/opt/raddle/native/x86_64/libraddle.so"
+def test_scenarios_have_names_of_their_own_and_cpus_that_their_machine_has():
+    names = [scenario.name for scenario in SCENARIOS]
+    assert len(set(names)) == len(names)
+    for scenario in SCENARIOS:
+        shape = shapes.get(scenario.shape)
+        for limits, expected in scenario.sessions:
+            cpus = set(cpuset.ids(cpuset.parse_list(limits.cpuset)))
+            assert cpus <= set(range(shape.cpus)) - set(shape.offline), scenario.name
+            assert len(expected.workers) == expected.threads - 1, scenario.name
+            assert all(set(cpuset.ids(cpuset.parse_list(one))) <= cpus for one in expected.workers), scenario.name
+
+
+def test_containers_with_the_same_limits_are_alike_without_raddle():
+    per_core = next(scenario for scenario in SCENARIOS if scenario.name == "per-core")
+    assert alike(per_core) == "one-node"
+    assert {alike(scenario) for scenario in on(per_core.shape)} < {scenario.name for scenario in on(per_core.shape)}

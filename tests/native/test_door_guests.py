@@ -1,6 +1,6 @@
 """Programs of every kind that may meet the door: each does behind it what it does without, or its page says what not.
 
-docs/explanation/the-door.md lists them.
+docs/explanation/preload-injection.md lists them.
 """
 
 import os

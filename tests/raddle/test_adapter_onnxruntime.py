@@ -8,7 +8,6 @@ import pytest
 from support.runtimes import ort_lab, shim_lab
 
 from raddle import env
-from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -48,15 +47,6 @@ def planned(lab):
 def stock(lab):
     """The same without Raddle."""
     return functools.partial(lab.probe_in, shim_lab.THIS_PYTHON, None)
-
-
-def test_the_user_site_loads_the_shim_as_well(mounted, model):
-    executable, base = pythons.release("ort-1.31.1"), pythons.interpreter("3.11")
-    # The base interpreter reads user sites; its packages come from the venv by PYTHONPATH.
-    packages = next((executable.parents[1] / "lib").glob("python3*/site-packages"))
-    extra = {"PYTHONUSERBASE": str(mounted), "PYTHONPATH": str(packages), env.PLAN: "v=1;intra=2;spin=never"}
-    found = shim_lab.probe(base, model, [None], env=extra)
-    assert (found["sessions"][0]["pool"], found["sessions"][0]["effective"]["intra"]) == (1, 2)
 
 
 COUNTS = [None, {}, {"intra": 0}, {"intra": -1}, {"intra": 3}]

@@ -1,4 +1,4 @@
-"""docs/how-to/add-a-runtime.md, done to the letter: the page's adapter and row are added to a mount, and work."""
+"""docs/contributing/add-a-runtime.md, done to the letter: the page's adapter and row are added to a mount, and work."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from support.runtimes import shim_lab
 from raddle import env
 from runtimes import pythons
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-runtime.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "add-a-runtime.md"
 TOYRT = """
 import os
 __version__ = "2.0"
@@ -22,6 +22,14 @@ def set_threads(count):
     _threads = count
 def get_threads():
     return _threads
+"""
+# A function in C, as runtimes have them, which raises the runtime's own exception: no frame of it is in the traceback.
+RAISES_IN_C = """
+import ctypes, functools
+class Error(Exception): pass
+_raise = ctypes.pythonapi.PyErr_SetObject
+_raise.argtypes, _raise.restype = [ctypes.py_object, ctypes.py_object], None
+set_threads = functools.partial(_raise, Error)
 """
 USE = "import toyrt; print(toyrt.get_threads(), toyrt.spin)"
 
@@ -80,6 +88,14 @@ def test_what_it_raises_is_caught_and_said(mounted, function):
     done = used(mounted, "v=1;intra=1")
     assert done.stdout
     assert "raddle: toyrt is left alone: KeyError('toy')\n" in done.stderr
+
+
+def test_the_runtime_s_own_exception_out_of_c_is_caught(mounted):
+    toyrt = mounted.parent / "packages/toyrt.py"
+    toyrt.write_text(TOYRT + RAISES_IN_C)
+    done = used(mounted, "v=1;intra=1")
+    assert done.stdout == "0 1\n"
+    assert done.stderr == "raddle: toyrt is left alone: Error(1)\n"
 
 
 def test_the_page_names_its_test():

@@ -1,4 +1,4 @@
-"""The shims as a ConfigMap: what the API server accepts, and that the tree is whole."""
+"""The shim as a ConfigMap: what the API server accepts, and that the tree is whole."""
 
 import ast
 import json
@@ -23,21 +23,24 @@ def test_the_data_is_what_a_config_map_may_hold():
     assert not texts.keys() & binaries.keys()
     size = sum(len(text.encode()) for text in texts.values()) + sum(map(len, binaries.values()))
     assert size < delivery.MAX_BYTES
-    # Python's and Node's part is small, which leaves room for two native libraries.
+    # Python's part is small, which leaves room for two native libraries.
     assert size - sum(map(len, binaries.values())) < 512 * 1024
 
 
 def test_every_key_is_mounted_and_every_path_is_relative_and_used_once():
-    items = delivery.items()
-    paths = [item["path"] for item in items]
-    assert {item["key"] for item in items} | {delivery.PRELOAD_KEY} == {*delivery.files(), *delivery.binaries()}
-    assert len(set(paths)) == len(paths)
-    # The API server refuses absolute paths and "..".
-    assert not any(path.startswith("/") or ".." in path for path in paths)
+    mounted = set()
+    for architecture in delivery.ARCHITECTURES:
+        items = delivery.items(architecture)
+        paths = [item["path"] for item in items]
+        mounted |= {item["key"] for item in items}
+        assert len(set(paths)) == len(paths)
+        # The API server refuses absolute paths and "..".
+        assert not any(path.startswith("/") or ".." in path for path in paths)
+    assert mounted | {delivery.PRELOAD_KEY} == {*delivery.files(), *delivery.binaries()}
 
 
 @pytest.mark.parametrize("architecture", delivery.architectures())
-def test_the_door_has_python_the_library_of_one_architecture_and_the_line_that_names_it(architecture, tmp_path):
+def test_a_container_has_python_the_library_of_one_architecture_and_the_line_that_names_it(architecture, tmp_path):
     delivery.write(str(tmp_path), architecture)
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert {path for path in found if not path.startswith("python/")} == {"libraddle.so", "raddle", "ld.so.preload"}
@@ -45,19 +48,6 @@ def test_the_door_has_python_the_library_of_one_architecture_and_the_line_that_n
     assert (tmp_path / "libraddle.so").read_bytes() == (tmp_path / "raddle").read_bytes()
     assert (tmp_path / "raddle").stat().st_mode & 0o777 == 0o555
     assert "python/raddle/shim.py" in found
-
-
-def test_the_user_site_of_every_supported_python_has_the_path_file():
-    paths = {item["path"] for item in delivery.items()}
-    versions = (*pythons.VERSIONS, "2.7", "3.6", "3.7", "3.14t", "3.15", "3.15t", "3.16", "3.17")
-    folders = (*(f"python{version}" for version in versions), "pypy3.11")
-    assert [folder for folder in folders if f"lib/{folder}/site-packages/raddle.pth" not in paths] == []
-
-
-def test_the_path_file_is_one_import_line():
-    text = delivery.files()["raddle.pth"]
-    assert text.startswith("import ")
-    assert text.count("\n") == 1
 
 
 def test_every_module_of_raddle_that_the_delivered_code_imports_is_delivered():
@@ -83,7 +73,7 @@ def test_no_module_is_delivered_that_no_shim_and_no_command_in_a_container_impor
         reached |= found
         imported = {name for module in reached for name in _imports(modules[module])}
         found = {name for name in imported if name in modules} - reached
-    assert {name for name in modules if name.split(".")[0] == "raddle" and name != "raddle.pth"} - reached == set()
+    assert {name for name in modules if name.split(".")[0] == "raddle"} - reached == set()
 
 
 def _imports(text):
@@ -128,7 +118,7 @@ def test_all_that_is_delivered_imports_in_every_supported_python(version, tmp_pa
 LOOK = """
 import json, sys
 from raddle import delivery
-delivery.write(sys.argv[1])
+delivery.write(sys.argv[1], "x86_64")
 print(json.dumps([delivery.content_hash(), delivery.architectures()]))
 """
 
@@ -159,18 +149,16 @@ def test_an_installation_without_a_native_build_delivers_the_rest(installation):
     (_, architectures), tree = installation({})
     assert architectures == []
     assert (tree / "python" / "sitecustomize.py").is_file()
-    assert not (tree / "native").exists()
+    assert not (tree / "ld.so.preload").exists()
 
 
-def test_what_was_built_lies_where_the_variables_point(installation):
+def test_what_was_built_lies_where_the_loader_is_told(installation):
     (_, architectures), tree = installation(NATIVE)
     assert architectures == ["x86_64"]
 
-    def below(path):
-        return tree / Path(path).relative_to(delivery.MOUNT_PATH)
-
-    assert below(delivery.native_library("x86_64")).read_bytes() == NATIVE["raddle/_native/x86_64/libraddle.so"]
-    assert below(delivery.PYTHON_PATH).is_dir()
+    listed = (tree / "ld.so.preload").read_text().strip()
+    library = tree / Path(listed).relative_to(delivery.MOUNT_PATH)
+    assert library.read_bytes() == NATIVE["raddle/_native/x86_64/libraddle.so"]
 
 
 def test_another_native_build_is_another_content(installation):

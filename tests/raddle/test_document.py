@@ -4,7 +4,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.machines import random_machines
+from support.machines import described_machines
 
 import machines
 from raddle.cpus import cpuset
@@ -40,14 +40,14 @@ def travelled(document):
     return to_document(from_document(json.loads(json.dumps(document))))
 
 
-@given(random_machines())
+@given(described_machines())
 def test_a_machine_survives_json(machine):
     document = to_document(machine)
     assert travelled(document) == document
     assert list(document) == KEYS
 
 
-@given(random_machines())
+@given(described_machines())
 def test_all_but_the_kernels_own_ids_is_in_the_document(machine):
     read = from_document(to_document(machine))
     without_ids = {

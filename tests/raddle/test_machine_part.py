@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.machines import described_machines
 from support.machines import machines as any_machines
-from support.machines import random_machines
 
 import machines
 from raddle import env, keys
@@ -56,10 +56,10 @@ def test_any_cpus_of_a_recorded_machine_hold_a_pool_as_they_do_there(name, data)
     alike(machine, carried(machine), cpuset.of(cpus), wishes=data.draw(st.permutations(WISHES))[:12])
 
 
-@given(random_machines() | any_machines(64), st.data())
+@given(described_machines() | any_machines(64), st.data())
 def test_any_cpus_of_any_machine_hold_a_pool_as_they_do_there(machine, data):
     cpus = data.draw(st.sets(st.sampled_from(cpuset.ids(machine.online)), min_size=1))
-    alike(machine._replace(source=""), carried(machine), cpuset.of(cpus), wishes=data.draw(st.permutations(WISHES))[:6])
+    alike(machine, carried(machine), cpuset.of(cpus), wishes=data.draw(st.permutations(WISHES))[:6])
 
 
 @given(any_machines())
@@ -93,11 +93,6 @@ def test_a_recorded_machine_takes_at_most_seventy_characters_and_a_large_server_
 
 
 # --- machines that are not handed over, or not all of them ----------------------------------------------------------
-
-
-def test_numbers_that_were_made_up_are_not_handed_over():
-    machine = NAMED["2s8c8t"]._replace(source="counts of node-feature-discovery")
-    assert list(fields_of(machine, gpu=False)) == [{}]
 
 
 def test_more_cpus_than_linux_has_are_not_handed_over():

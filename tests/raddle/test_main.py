@@ -110,6 +110,6 @@ def test_fewer_cpus_are_seen(mounted):
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_it_runs_in_every_supported_python_from_the_mount(mounted, version):
     executable = pythons.interpreter(version)
-    done = shown(mounted, {"PYTHONUSERBASE": str(mounted), env.PLAN: PLAN}, executable)
+    done = shown(mounted, {"PYTHONPATH": str(mounted / "python"), env.PLAN: PLAN}, executable)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["effective"]["onnxruntime"] is None

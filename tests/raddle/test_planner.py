@@ -129,8 +129,6 @@ def test_source_limit_never_falls_back_to_the_node():
         (Budget(quota_cpus=8), Policy(objective="Throughput", concurrent_runs=4), 2),
         (Budget(quota_cpus=8, workers=4), Policy(min_intra_op=3), 3),
         (Budget(quota_cpus=8), Policy(max_intra_op=2), 2),
-        (Budget(quota_cpus=8), Policy(intra_op_percent=50), 4),
-        (Budget(quota_cpus=1), Policy(intra_op_percent=1), 1),
         (Budget(quota_cpus=2), Policy(intra_op=7), 7),
     ],
 )
@@ -182,7 +180,6 @@ def test_fewer_threads_where_no_shim_can_stop_them_spinning(machine_name, budget
         (Budget(quota_cpus=8, workers=2), Policy(), (4, 3)),
         (Budget(smallest_cores=16), Policy(), (16, 4)),
         (Budget(smallest_cores=16, request_cpus=6), Policy(), (16, 6)),
-        (Budget(quota_cpus=8), Policy(intra_op_percent=50), (4, 4)),
         (Budget(quota_cpus=8), Policy(max_intra_op=2), (2, 2)),
         # What the policy names holds whether or not there is a shim.
         (Budget(quota_cpus=4), Policy(intra_op=4), (4, 4)),
@@ -346,7 +343,6 @@ def test_the_reason_says_what_would_change_the_default():
     ("budget", "policy"),
     [
         (Budget(quota_cpus=1), Policy(max_intra_op=1)),
-        (Budget(quota_cpus=1), Policy(intra_op_percent=50)),
         (Budget(quota_cpus=1), Policy(execution_mode="Parallel", inter_op=2)),
         (Budget(quota_cpus=1, gpu=True), Policy()),
     ],
@@ -420,7 +416,6 @@ def test_one_pool_for_all_sessions_is_as_large_as_theirs_together(policy, intra_
     [
         (Policy(), 1),
         (Policy(execution_mode="Parallel", inter_op=3), 3),
-        (Policy(execution_mode="Parallel", inter_op_percent=50), 4),
         (Policy(runtimes=("onnxruntime",)), None),
     ],
 )

@@ -42,7 +42,6 @@ def test_every_field_is_read():
         "observe": "Runs",
         "reports": True,
         "shim": "None",
-        "nativeShim": "Preload",
     }
     policy = parse(spec)
     assert policy == Policy(
@@ -78,7 +77,6 @@ def test_every_field_is_read():
         observe="Runs",
         reports=True,
         shim="None",
-        native_shim="Preload",
     )
     assert from_settings(to_settings(policy)) == policy
 
@@ -125,10 +123,6 @@ def test_a_plan_annotation_may_have_an_observed_load_that_a_spec_may_not_state()
         (
             {"threads": {"interOp": 2}},
             "threads.interOp: 2 is not allowed; it must be 1, or set threads.executionMode: Parallel",
-        ),
-        (
-            {"threads": {"intraOp": 2, "intraOpPercent": 50}},
-            "threads.intraOpPercent: 50 is not allowed; it must be absent when threads.intraOp is set",
         ),
         (
             {"onnxruntime": {"globalThreadPool": "yes"}},
@@ -209,14 +203,6 @@ def test_what_is_laid_over_a_policy_replaces_only_what_it_says():
     policy = parse({"objective": "Throughput", "threads": {"intraOp": 4, "spinning": "Never"}})
     assert overlaid(policy, {"threads": {"intraOp": 3}}) == policy._replace(intra_op=3)
     assert overlaid(policy, {}) == policy
-
-
-@pytest.mark.parametrize(
-    ("before", "over"),
-    [({"intraOpPercent": 50}, {"intraOp": 3}), ({"intraOp": 3}, {"intraOpPercent": 50})],
-)
-def test_a_count_that_is_laid_over_a_policy_replaces_its_percentage_and_the_reverse(before, over):
-    assert overlaid(parse({"threads": before}), {"threads": over}) == parse({"threads": over})
 
 
 def test_entries_and_options_are_laid_over_a_policy_key_by_key():

@@ -43,13 +43,6 @@ def by_python_path(mounted):
     return {"PYTHONPATH": str(mounted / "python")}
 
 
-def by_user_base(mounted):
-    return {"PYTHONUSERBASE": str(mounted)}
-
-
-both_ways = pytest.mark.parametrize("way", [by_python_path, by_user_base])
-
-
 def said(interpreter, code, extra, **kwargs):
     """What the code printed, as JSON, after nothing went to stderr."""
     done = shim_lab.python(interpreter, "-c", code, env=extra, **kwargs)
@@ -68,49 +61,31 @@ ACTIVE = (
 )
 
 
-@both_ways
-def test_a_process_that_imports_no_runtime_loads_the_shim_s_own_modules_only(interpreter, mounted, way):
+def test_a_process_that_imports_no_runtime_loads_the_shim_s_own_modules_only(interpreter, mounted):
     bare = set(said(interpreter, MODULES, {}))
-    loaded = set(said(interpreter, MODULES, {**way(mounted), env.PLAN: PLAN}))
+    loaded = set(said(interpreter, MODULES, {**by_python_path(mounted), env.PLAN: PLAN}))
     assert "raddle.shim" in loaded
     assert loaded - bare <= ALLOWED
 
 
-@both_ways
-def test_the_shim_waits_for_runtimes_only_where_there_is_a_plan(interpreter, mounted, way):
-    assert said(interpreter, ACTIVE, {**way(mounted), env.PLAN: PLAN}) is True
-    assert said(interpreter, ACTIVE, {**way(mounted), env.PLAN: ""}) is False
-    assert said(interpreter, ACTIVE, way(mounted)) is False
+def test_the_shim_waits_for_runtimes_only_where_there_is_a_plan(interpreter, mounted):
+    assert said(interpreter, ACTIVE, {**by_python_path(mounted), env.PLAN: PLAN}) is True
+    assert said(interpreter, ACTIVE, {**by_python_path(mounted), env.PLAN: ""}) is False
+    assert said(interpreter, ACTIVE, by_python_path(mounted)) is False
 
 
-@both_ways
-def test_path_and_user_site_are_what_they_are_without_the_shim(interpreter, mounted, way, tmp_path):
+def test_path_and_user_site_are_what_they_are_without_the_shim(interpreter, mounted, tmp_path):
     home = {"HOME": str(tmp_path / "home")}
     (tmp_path / "home").mkdir()
-    assert said(interpreter, SITE, {**way(mounted), **home, env.PLAN: PLAN}) == said(interpreter, SITE, home)
+    assert said(interpreter, SITE, {**by_python_path(mounted), **home, env.PLAN: PLAN}) == said(interpreter, SITE, home)
 
 
-@both_ways
-def test_nothing_is_written_beside_the_mounted_code(interpreter, unused, way):
+def test_nothing_is_written_beside_the_mounted_code(interpreter, unused):
     before = list(unused.rglob("*"))
-    said(interpreter, MODULES, {**way(unused), env.PLAN: PLAN})
+    said(interpreter, MODULES, {**by_python_path(unused), env.PLAN: PLAN})
     # site itself imports sitecustomize, before any code of ours can ask it not to write.
     cached = {unused / "python" / "__pycache__"}
     assert {path for path in unused.rglob("*") if path.parent not in cached} - cached == set(before)
-
-
-@both_ways
-def test_packages_of_the_user_s_own_user_site_are_still_found(interpreter, mounted, way, tmp_path):
-    home = {"HOME": str(tmp_path)}
-    user_site = Path(said(interpreter, SITE, home)[2])
-    user_site.mkdir(parents=True)
-    (user_site / "mine.py").write_text("answer = 42")
-    (user_site / "extra").mkdir()
-    (user_site / "extra" / "linked.py").write_text("answer = 43")
-    (user_site / "mine.pth").write_text("extra\n")
-    code = "import mine, linked, json; print(json.dumps([mine.answer, linked.answer]))"
-    assert said(interpreter, code, {**way(mounted), **home, env.PLAN: PLAN}) == [42, 43]
-    assert said(interpreter, SITE, {**way(mounted), **home, env.PLAN: PLAN}) == said(interpreter, SITE, home)
 
 
 def test_the_next_sitecustomize_on_the_path_runs_as_well(interpreter, mounted, tmp_path):
@@ -141,73 +116,33 @@ def test_an_error_in_the_next_sitecustomize_is_reported_as_without_the_shim(inte
     assert both.stderr.splitlines()[-1] == alone.stderr.splitlines()[-1]
 
 
-@both_ways
-def test_child_processes_have_the_shim_too(interpreter, mounted, way):
+def test_child_processes_have_the_shim_too(interpreter, mounted):
     code = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', {ACTIVE!r}], text=True))"
-    assert said(interpreter, code, {**way(mounted), env.PLAN: PLAN}) is True
+    assert said(interpreter, code, {**by_python_path(mounted), env.PLAN: PLAN}) is True
 
 
-@pytest.mark.parametrize(
-    ("way", "flag"),
-    # site reads PYTHONUSERBASE even under -E.
-    [(by_python_path, flag) for flag in ("-I", "-S", "-E")] + [(by_user_base, flag) for flag in ("-I", "-S", "-s")],
-)
-def test_isolated_interpreters_are_out_of_reach(mounted, way, flag):
+@pytest.mark.parametrize(("flag", "reached"), [("-I", False), ("-S", False), ("-E", False), ("-s", True)])
+def test_isolated_interpreters_are_out_of_reach(mounted, flag, reached):
     executable = pythons.interpreter("3.11")
-    done = shim_lab.python(executable, flag, "-c", ACTIVE, env={**way(mounted), env.PLAN: PLAN})
-    assert json.loads(done.stdout) is False
+    done = shim_lab.python(executable, flag, "-c", ACTIVE, env={**by_python_path(mounted), env.PLAN: PLAN})
+    assert json.loads(done.stdout) is reached
 
 
-@pytest.mark.parametrize(("way", "flag"), [(by_python_path, "-s"), (by_user_base, "-E")])
-def test_these_flags_turn_only_the_other_way_off(mounted, way, flag):
-    executable = pythons.interpreter("3.11")
-    done = shim_lab.python(executable, flag, "-c", ACTIVE, env={**way(mounted), env.PLAN: PLAN})
-    assert json.loads(done.stdout) is True
-
-
-@pytest.mark.parametrize(("way", "reached"), [(by_python_path, True), (by_user_base, False)])
-def test_a_container_without_user_sites_is_reached_by_python_path(mounted, way, reached):
-    executable = pythons.interpreter("3.11")
-    extra = {**way(mounted), env.PLAN: PLAN, "PYTHONNOUSERSITE": "1"}
-    assert json.loads(shim_lab.python(executable, "-c", ACTIVE, env=extra).stdout) is reached
-
-
-def test_a_virtual_environment_is_reached_by_python_path_and_not_by_the_user_site(mounted):
-    extra = {env.PLAN: PLAN}
+def test_a_virtual_environment_is_reached(mounted):
     assert sys.prefix != sys.base_prefix, "the tests run in a virtual environment"
-    assert said(shim_lab.THIS_PYTHON, ACTIVE, {**by_python_path(mounted), **extra}) is True
-    assert said(shim_lab.THIS_PYTHON, ACTIVE, {**by_user_base(mounted), **extra}) is False
+    assert said(shim_lab.THIS_PYTHON, ACTIVE, {**by_python_path(mounted), env.PLAN: PLAN}) is True
 
 
 @pytest.mark.parametrize("pattern", ["2.7.*", "3.6.*", "3.7.*", "pypy3"])
-@both_ways
-def test_a_python_without_the_shim_runs_as_if_nothing_were_there(mounted, way, pattern, tmp_path):
+def test_a_python_without_the_shim_runs_as_if_nothing_were_there(mounted, pattern, tmp_path):
     executable = shutil.which(pattern) or pythons.any_interpreter(pattern)
     home = {"HOME": str(tmp_path)}
     user_site = Path(said(executable, SITE, home)[2])
     user_site.mkdir(parents=True)
     (user_site / "mine.py").write_text("answer = 42")
-    raddle = {**way(mounted), env.PLAN: PLAN}
+    raddle = {**by_python_path(mounted), env.PLAN: PLAN}
     assert said(executable, "import mine; print(mine.answer)", {**home, **raddle}) == 42
     assert said(executable, SITE, {**home, **raddle}) == said(executable, SITE, home)
-
-
-def test_the_user_site_keeps_its_place_where_site_runs_path_files_last(interpreter, mounted, tmp_path):
-    """As Python 3.15 does: all folders are on the path by then."""
-    user_site = Path(said(interpreter, SITE, {"HOME": str(tmp_path)})[2])
-    user_site.mkdir(parents=True)
-    code = f"""
-import json, os, site, sys
-base = {str(mounted)!r}
-os.environ["PYTHONUSERBASE"] = site.USER_BASE = base
-site.USER_SITE = base + "/site-packages"
-sys.path[:] = ["first", site.USER_SITE, "behind"]
-exec(open(base + "/python/user_site.py").read(), {{"__name__": "raddle_user_site"}})
-print(json.dumps(sys.path))
-"""
-    (tmp_path / ".local" / "site-packages").mkdir()
-    expected = ["first", str(tmp_path / ".local" / "site-packages"), "behind"]
-    assert said(interpreter, code, {"HOME": str(tmp_path), env.PLAN: PLAN}) == expected
 
 
 def test_a_frozen_application_is_left_alone():

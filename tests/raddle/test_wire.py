@@ -54,8 +54,7 @@ FULLEST = Policy(
     tuning="x" * 63,
     observe="Runs",
     reports=True,
-    shim="InitContainer",
-    native_shim="Preload",
+    shim="None",
 )
 budgets = st.builds(
     Budget,
@@ -83,7 +82,7 @@ policies = st.sampled_from(
         # What the schema allows at most.
         Policy(sessions=1024, concurrent_runs=1024),
         Policy(objective="Throughput", concurrent_runs=1024),
-        Policy(execution_mode="Parallel", inter_op_percent=100),
+        Policy(execution_mode="Parallel", inter_op=env.MAX_THREADS),
         FULLEST,
     ]
 )

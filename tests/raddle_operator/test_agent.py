@@ -5,13 +5,11 @@ import json
 import ssl
 import threading
 
-import grpc
 import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from support import podresources_server
 
 import machines
 from raddle.cpus import cpuset
@@ -95,7 +93,6 @@ def test_the_object_goes_with_its_node_and_does_not_hold_it_back(wanted):
                 "pod",
                 (("prefer-closest-numa-nodes", "true"),),
                 "Configz",
-                "ReservedSystemCPUs",
             ),
         ),
         (
@@ -254,43 +251,6 @@ def test_what_it_said_stands_while_it_only_fails_to_answer_a_little(kubelet, sta
 def test_a_certificate_that_nobody_signed_is_not_trusted_unless_told(kubelet):
     assert reader(kubelet, kubelet_insecure_tls=False).read(ALL) == Kubelet()
     assert kubelet.asked == 0
-
-
-@pytest.fixture
-def pod_resources(tmp_path):
-    """The kubelet's PodResources socket, and what it says may be given out: all but CPUs 0 and 16 of 32."""
-    with podresources_server.serving(tmp_path / "kubelet.sock") as served:
-        served.answer = podresources_server.packed([*range(1, 16), *range(17, 32)])
-        yield tmp_path / "kubelet.sock", served
-
-
-def test_the_socket_tells_which_cpus_a_static_policy_reserves_of_its_own_choice(kubelet, pod_resources):
-    found = reader(kubelet, pod_resources=pod_resources[0]).read(ALL)
-    assert (cpuset.format_list(found.reserved_cpus), found.reserved_source) == ("0,16", "PodResources")
-
-
-def test_a_cpu_that_is_off_is_not_reserved_for_being_given_to_nobody(kubelet, pod_resources):
-    online = cpuset.parse_list("0-15")
-    found = reader(kubelet, pod_resources=pod_resources[0]).read(online, ALL & ~online)
-    assert cpuset.format_list(found.reserved_cpus) == "0"
-
-
-def test_a_policy_without_cpus_of_one_container_alone_has_none_to_tell(kubelet, pod_resources):
-    kubelet.answer = (200, {"kubeletconfig": {"cpuManagerPolicy": "none", "reservedSystemCPUs": "0-1"}})
-    found = reader(kubelet, pod_resources=pod_resources[0]).read(ALL)
-    assert (cpuset.format_list(found.reserved_cpus), found.reserved_source) == ("0-1", "ReservedSystemCPUs")
-    assert pod_resources[1].asked == []
-
-
-def test_what_the_socket_said_stands_until_the_kubelet_was_set_up_anew(kubelet, pod_resources):
-    path, served = pod_resources
-    asks = reader(kubelet, pod_resources=path)
-    assert asks.read(ALL).reserved_source == "PodResources"
-    served.answer = grpc.StatusCode.UNAVAILABLE
-    assert asks.read(ALL).reserved_source == "PodResources"
-    changed = {"cpuManagerPolicy": "static", "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
-    kubelet.answer = (200, {"kubeletconfig": changed})
-    assert asks.read(ALL).reserved_cpus is None
 
 
 def test_reserved_cpus_that_the_machine_does_not_have_are_left_out(kubelet):

@@ -26,6 +26,7 @@ from generate import chart
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.machine import sysfs
+from raddle.planning.policy import WITHOUT_SHIM
 from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests, processes, why
 from raddle_operator.controller.settings import ControllerSettings
@@ -413,11 +414,8 @@ def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known():
 
 
 def test_explain_shows_literals_and_what_a_container_does_not_get(run):
-    two_ways = DEPLOYMENT.replace(
-        "image: registry", "env: [{name: PYTHONPATH, value: /app}]\n          image: registry"
-    )
-    two_ways = two_ways.replace("labels: {app: resnet}", "labels: {app: resnet, raddle.dev/door: closed}")
-    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": two_ways}
+    closed = DEPLOYMENT.replace("labels: {app: resnet}", "labels: {app: resnet, raddle.dev/door: closed}")
+    files = {"policy.yaml": POLICY, "deployment.yaml": closed}
     (pod,) = yaml.safe_load_all(
         run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
     )
@@ -426,8 +424,8 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,))
     (found,) = why.explained(snapshot)
     assert found.variables["KMP_BLOCKTIME"] == "1"
-    assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
     assert [str(skip.reason) for skip in found.withheld] == ["DoorClosed"]
+    assert found.withheld[0].detail.endswith(WITHOUT_SHIM)
     document = explain._document(snapshot)
     assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "DoorClosed"
     del snapshot.pod["metadata"]["annotations"]
@@ -443,7 +441,7 @@ X86, BOTH = frozenset({"x86_64"}), frozenset({"x86_64", "aarch64"})
         (True, X86, []),
         (True, BOTH, []),
         (True, frozenset(), []),
-        (False, BOTH, ["ArchitectureUnknown", "ImageEnvUnknown"]),
+        (False, BOTH, ["ArchitectureUnknown"]),
         (False, X86, ["DoorClosed"]),
     ],
 )
@@ -633,6 +631,15 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(missing, argu
     command = [sys.executable, "-c", program, missing, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {said}\n")
+
+
+@pytest.mark.parametrize("command", ["tune", "result", "analyze", "tuner"])
+def test_a_command_of_the_tuner_where_that_is_not_installed_says_how_to_install_it(run, monkeypatch, command):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+    done = run(command, "--help")
+    package = "raddle-tuner" if command == "tuner" else "raddle-tuner[cli]"
+    said = f"Error: raddle {command} is not installed: pip install '{package}'\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", said)
 
 
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path):

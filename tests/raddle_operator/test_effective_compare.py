@@ -78,7 +78,7 @@ def found(one, plan=PLAN, first=None, machine=NODE) -> tuple[Finding, ...]:
 
 CODE = container(process(pool(16), sessions=said(16, "code")))
 SILENT = container(process(pool(16)))
-OTHERS = container(process(pool(16, name="polars"), sessions=said(2), runtimes=("onnxruntime", "polars")))
+OTHERS = container(process(pool(16, name="jax"), sessions=said(2), runtimes=("onnxruntime", "jax")))
 FOUR = tuple(process(pool(8), pid=pid, sessions=said(8, count=2)) for pid in (7, 8, 9, 10))
 
 CASES = {
@@ -165,8 +165,8 @@ CASES = {
         OTHERS,
         PLAN,
         Cause.OTHER_THREADS,
-        "16 threads of pool polars ran in process 7 (python), 2 were planned; limit 2 CPUs",
-        "name polars in the policy's runtimes, or set its count in the pod spec, and restart",
+        "16 threads of pool jax ran in process 7 (python), 2 were planned; limit 2 CPUs",
+        "name jax in the policy's runtimes, or set its count in the pod spec, and restart",
     ),
     "a library that the policy names already": (
         container(process(pool(16), runtimes=("libgomp", "tbb", "torch"))),

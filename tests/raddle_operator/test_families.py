@@ -16,16 +16,15 @@ from raddle.planning.families import FAMILIES, ValueSource
 from raddle.planning.planner import Budget, plan
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.literals import VARIABLES, literals
-from raddle_operator.objects.reasons import SkipReason
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NO_JAVA = {"JAVA_TOOL_OPTIONS": ""}
+PROCESSORS = "-XX:ActiveProcessorCount=4"
 
 
-def added(runtimes, *, limit_cpus=4.0, sets=None, image_env=None, workers=1, **spec):
+def added(runtimes, *, limit_cpus=4.0, sets=None, workers=1, **spec):
     wanted = policy.parse({"runtimes": list(runtimes), **spec})
     planned = plan(None, Budget(quota_cpus=limit_cpus, workers=workers), wanted)
-    return literals(planned, wanted, sets=sets or {}, image_env=image_env or {})
+    return literals(planned, wanted, sets=sets or {})
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -118,16 +117,13 @@ def test_joblibs_processes_and_their_threads_stay_within_the_limit(spec, process
     wanted = policy.parse({"runtimes": ["openmp", "torch", "joblib"], **spec})
     planned = plan(None, Budget(quota_cpus=4.0), wanted)
     assert planned.omp == openmp
-    assert literals(planned, wanted, sets={}, image_env={}).values["LOKY_MAX_CPU_COUNT"] == processes
+    assert literals(planned, wanted, sets={}).values["LOKY_MAX_CPU_COUNT"] == processes
 
 
 def test_workers_share_what_one_process_would_have():
-    values = added(["go", "rayon", "jvm"], limit_cpus=8, workers=4, image_env=NO_JAVA).values
-    assert values == {
-        "RAYON_NUM_THREADS": "2",
-        "GOMAXPROCS": "2",
-        "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2",
-    }
+    found = added(["go", "rayon", "jvm"], limit_cpus=8, workers=4)
+    assert found.values == {"RAYON_NUM_THREADS": "2", "GOMAXPROCS": "2"}
+    assert found.added == {"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2"}
 
 
 def test_as_many_calls_as_the_policy_names_can_wait_in_libuv():
@@ -163,49 +159,20 @@ def test_what_the_pod_spec_sets_stays_unless_the_policy_overrides_it(present, ex
 
 
 @pytest.mark.parametrize(
-    ("sets", "image_env", "existing", "value"),
+    ("sets", "existing", "kept"),
     [
-        ({"JAVA_TOOL_OPTIONS": "-Xmx1g"}, {}, "Respect", "-Xmx1g -XX:ActiveProcessorCount=4"),
-        ({"JAVA_TOOL_OPTIONS": ""}, {}, "Respect", "-XX:ActiveProcessorCount=4"),
-        ({"JAVA_TOOL_OPTIONS": "-Xmx$(MOST)"}, {}, "Respect", "-Xmx$(MOST) -XX:ActiveProcessorCount=4"),
-        ({}, {"JAVA_TOOL_OPTIONS": ""}, "Respect", "-XX:ActiveProcessorCount=4"),
-        # Kubernetes would expand what the image means as it is.
-        ({}, {"JAVA_TOOL_OPTIONS": "-Da=$(B)"}, "Respect", "-Da=$$(B) -XX:ActiveProcessorCount=4"),
-        (
-            {"JAVA_TOOL_OPTIONS": "-Xmx1g"},
-            {"JAVA_TOOL_OPTIONS": "-Xss1m"},
-            "Respect",
-            "-Xmx1g -XX:ActiveProcessorCount=4",
-        ),
-        (
-            {"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=9 -Xmx1g"},
-            {},
-            "Override",
-            "-Xmx1g -XX:ActiveProcessorCount=4",
-        ),
+        ({}, "Respect", False),
+        ({"JAVA_TOOL_OPTIONS": "-Xmx1g"}, "Respect", False),
+        ({"JAVA_TOOL_OPTIONS": None}, "Respect", False),
+        ({"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:ActiveProcessorCount=9"}, "Respect", True),
+        ({"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:ActiveProcessorCount=9"}, "Override", False),
     ],
 )
-def test_javas_options_are_extended_where_they_are_known(sets, image_env, existing, value):
-    found = added(["jvm"], sets=sets, image_env=image_env, existingValues=existing)
-    assert found.values == {"JAVA_TOOL_OPTIONS": value}
-    assert (found.kept, found.withheld) == ((), ())
-
-
-def test_javas_own_count_in_the_pod_spec_stays():
-    found = added(["jvm"], sets={"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=9"})
-    assert (found.values, found.kept) == ({}, ("JAVA_TOOL_OPTIONS",))
-
-
-@pytest.mark.parametrize(
-    ("sets", "words"),
-    [({}, "set imageEnv.JAVA_TOOL_OPTIONS in the policy"), ({"JAVA_TOOL_OPTIONS": None}, "from a reference")],
-)
-def test_javas_options_that_nobody_can_see_are_left_alone_with_a_reason(sets, words):
-    found = added(["jvm"], sets=sets)
+def test_javas_option_is_added_in_the_process_unless_the_pod_spec_has_it(sets, existing, kept):
+    found = added(["jvm"], sets=sets, existingValues=existing)
     assert found.values == {}
-    (skip,) = found.withheld
-    assert skip.reason is SkipReason.IMAGE_ENV_UNKNOWN
-    assert words in skip.detail
+    assert found.added == ({} if kept else {"JAVA_TOOL_OPTIONS": PROCESSORS})
+    assert found.kept == (("JAVA_TOOL_OPTIONS",) if kept else ())
 
 
 # --- the examples ---------------------------------------------------------------------------------------------------
@@ -257,12 +224,10 @@ values = st.none() | st.sampled_from(["", "3", "-Xmx1g", "-XX:ActiveProcessorCou
 environments = st.dictionaries(st.sampled_from(sorted({*VARIABLES, env.OMP})), values)
 
 
-@given(budgets, policies, environments, st.sampled_from([{}, NO_JAVA]))
-def test_every_count_is_a_plain_positive_integer_that_runtimes_take(budget, wanted, sets, image_env):
-    for name, value in literals(plan(None, budget, wanted), wanted, sets=sets, image_env=image_env).values.items():
-        if name == "JAVA_TOOL_OPTIONS":
-            assert value.count("-XX:ActiveProcessorCount=") == 1
-        elif name == "OMP_WAIT_POLICY":
+@given(budgets, policies, environments)
+def test_every_count_is_a_plain_positive_integer_that_runtimes_take(budget, wanted, sets):
+    for name, value in literals(plan(None, budget, wanted), wanted, sets=sets).values.items():
+        if name == "OMP_WAIT_POLICY":
             assert value in {"ACTIVE", "PASSIVE"}
         else:
             assert value.isascii()
@@ -271,22 +236,10 @@ def test_every_count_is_a_plain_positive_integer_that_runtimes_take(budget, want
             assert value == str(int(value))
 
 
-@given(budgets, policies, environments, st.sampled_from([{}, NO_JAVA]))
-def test_a_second_look_at_what_was_set_changes_nothing(budget, wanted, sets, image_env):
-    planned = plan(None, budget, wanted)
-    first = literals(planned, wanted, sets=sets, image_env=image_env)
-    again = literals(planned, wanted, sets=sets, image_env=image_env)
-    assert again == first
-    if wanted.existing_values == "Override" and "JAVA_TOOL_OPTIONS" in first.values:
-        own = {**sets, "JAVA_TOOL_OPTIONS": first.values["JAVA_TOOL_OPTIONS"]}
-        found = literals(planned, wanted, sets=own, image_env=image_env).values
-        assert found["JAVA_TOOL_OPTIONS"] == first.values["JAVA_TOOL_OPTIONS"]
-
-
 @given(budgets, policies, environments)
 def test_respected_values_of_the_pod_spec_are_never_among_those_that_are_set(budget, wanted, sets):
     wanted = wanted._replace(existing_values="Respect")
-    found = literals(plan(None, budget, wanted), wanted, sets=sets, image_env={})
+    found = literals(plan(None, budget, wanted), wanted, sets=sets)
     there = {name for name, value in sets.items() if value != "" and name != "JAVA_TOOL_OPTIONS"}
     assert not there & found.values.keys()
     assert set(found.kept) <= sets.keys()

@@ -23,9 +23,7 @@ MIB = 2**20
 SPEC = {
     "podSelector": {},
     "runtimes": list(families.NAMES),
-    "nativeShim": "Preload",
     "reports": True,
-    "imageEnv": {"NODE_OPTIONS": "", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": ""},
 }
 POLICIES = Policies(
     [policy_from_object({"kind": "InferenceThreading", "metadata": {"name": "p", "namespace": "ns"}, "spec": SPEC})]
@@ -36,7 +34,7 @@ REST = (
     {env.INJECT_LABEL: "enabled"},
     POLICIES,
     Facts(architectures=frozenset({"x86_64"})),
-    Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS, door_items={"x86_64": ITEMS}, image="e/r:1")),
+    Settings(shim=ShimDelivery(config_map="raddle-shim-new", items={"x86_64": ITEMS})),
 )
 COPY = {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}}
 SHIM_MOUNT = {"name": "raddle-shim", "mountPath": "/opt/raddle"}
@@ -74,8 +72,7 @@ HOSTILE = {
     ),
     "arguments": lambda: pod(args=["--workers"] * 100_000),
     "a script": lambda: pod(command=["sh", "-c", "gunicorn -w 4;" * 70_000]),
-    "a list of paths": lambda: pod(env=[{"name": "PYTHONPATH", "value": "/opt/raddle/python:" * 50_000}]),
-    "Node.js's options": lambda: pod(env=[{"name": "NODE_OPTIONS", "value": "--require " * 100_000}]),
+    "Java's options": lambda: pod(env=[{"name": "JAVA_TOOL_OPTIONS", "value": "-XX:ActiveProcessorCount" * 40_000}]),
     "a list of what is ours": lambda: pod(env=[{"name": env.LITERALS, "value": "A=1;" * 250_000}]),
     "variables": lambda: pod(env=[{"name": f"V{n}", "value": ""} for n in range(30_000)]),
     "one variable": lambda: pod(env=[{"name": "PYTHONPATH", "value": "a"}] * 30_000),

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.injections import DOOR_ITEMS, KNOWN, SHIM, decide, inject, withheld
+from support.injections import ITEMS, KNOWN, SHIM, decide, inject, withheld
 
 from cluster import objects
 from raddle import env
@@ -15,7 +15,7 @@ from raddle.cpus.topology import Kubelet, Machine, NUMANode
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import shipped
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS, Facts
-from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
+from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.objects.reasons import SkipReason
 
 LIMITS = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}
@@ -23,10 +23,6 @@ NODE = Machine(
     online=0xFF, cores=tuple(1 << n for n in range(8)), numa_nodes=(NUMANode(0, 0xF), NUMANode(1, 0xF0)),
     kubelet=Kubelet(cpu_manager_policy="static"),
 )  # fmt: skip
-
-
-STATED = {"imageEnv": {"PYTHONPATH": ""}}
-COPIED = {"shim": "InitContainer", **STATED}
 
 
 def container(name="serve", **parts):
@@ -94,7 +90,7 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
     assert spec["volumes"] == [
         {
             "name": "raddle-shim",
-            "configMap": {"name": SHIM.config_map, "items": DOOR_ITEMS, "defaultMode": 0o444, "optional": True},
+            "configMap": {"name": SHIM.config_map, "items": ITEMS, "defaultMode": 0o444, "optional": True},
         }
     ]
 
@@ -220,164 +216,32 @@ def test_with_env_from_and_no_shim_nothing_is_left_to_give():
     assert reason(decision) is SkipReason.ENV_FROM_PRESENT
 
 
-# --- how Python finds the shim --------------------------------------------------------------------------------------
-
-OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
-UNKNOWN = SkipReason.IMAGE_ENV_UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("entries", "image_env", "expected"),
-    [
-        ([], {}, {}),
-        ([], {"PYTHONUSERBASE": ""}, {"PYTHONUSERBASE": "/opt/raddle"}),
-        ([], {"PYTHONPATH": "/app"}, {"PYTHONPATH": "/opt/raddle/python:/app"}),
-        ([], {"PYTHONPATH": ""}, {"PYTHONPATH": "/opt/raddle/python"}),
-        ([("PYTHONPATH", "/mine")], {}, {"PYTHONPATH": "/opt/raddle/python:/mine"}),
-        ([("PYTHONPATH", "$(BASE)/lib")], {}, {"PYTHONPATH": "/opt/raddle/python:$(BASE)/lib"}),
-        ([("PYTHONPATH", "/mine")], {"PYTHONPATH": "/app"}, {"PYTHONPATH": "/opt/raddle/python:/mine"}),
-        ([("PYTHONPATH", "")], {}, {"PYTHONPATH": "/opt/raddle/python"}),
-        (
-            [("PYTHONNOUSERSITE", "1")],
-            {"PYTHONPATH": ""},
-            {"PYTHONPATH": "/opt/raddle/python", "PYTHONNOUSERSITE": "1"},
-        ),
-        (
-            [("PYTHONNOUSERSITE", "")],
-            {"PYTHONUSERBASE": ""},
-            {"PYTHONNOUSERSITE": "", "PYTHONUSERBASE": "/opt/raddle"},
-        ),
-    ],
-)
-def test_where_the_door_is_closed_python_finds_the_shim_by_what_is_known_of_the_image(entries, image_env, expected):
-    obj = pod(container(env=[{"name": name, "value": value} for name, value in entries]))
-    patched, decision = inject(obj, {"imageEnv": image_env, "shim": "ConfigMap"})
-    found = {name: value for name, value in environment(patched).items() if name.startswith("PYTHON")}
-    assert found == expected
-    assert [reason for reason, _ in withheld(decision)] == ([] if expected else [UNKNOWN])
-
-
 @pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "NODE_OPTIONS", "LD_PRELOAD"])
-def test_by_the_door_no_variable_of_a_loader_is_touched(name):
+def test_no_variable_of_a_loader_is_touched(name):
     own = {"name": name, "value": "/mine"}
-    image_env = {} if name == "PYTHONNOUSERSITE" else {name: "/image"}
-    spec = {"nativeShim": "Preload", "imageEnv": image_env}
-    patched, decision = inject(pod(container(env=[own])), spec)
+    patched, decision = inject(pod(container(env=[own])))
     assert environment(patched)[name] == "/mine"
-    assert environment(inject(pod(), spec)[0]).get(name) is None
+    assert environment(inject(pod())[0]).get(name) is None
     assert decision.containers[0].withheld == ()
-
-
-def test_a_path_by_a_required_reference_is_kept_under_another_name_just_before():
-    entries = [{"name": "PYTHONPATH", "valueFrom": OF_CONFIG_MAP}, {"name": "USES", "value": "$(PYTHONPATH)"}]
-    patched, _ = inject(pod(container(env=entries)), {"shim": "ConfigMap"})
-    assert patched["spec"]["containers"][0]["env"][:3] == [
-        {"name": "ORIGINAL_PYTHONPATH", "valueFrom": OF_CONFIG_MAP},
-        {"name": "PYTHONPATH", "value": "/opt/raddle/python:$(ORIGINAL_PYTHONPATH)"},
-        {"name": "USES", "value": "$(PYTHONPATH)"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("entries", "image_env"),
-    [
-        ([{"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}}], {}),
-        (
-            [
-                {"name": "ORIGINAL_PYTHONPATH", "value": "x"},
-                {"name": "PYTHONPATH", "valueFrom": OF_CONFIG_MAP},
-            ],
-            {},
-        ),
-        ([{"name": "PYTHONUSERBASE", "value": "/home/me"}], {"PYTHONUSERBASE": ""}),
-        ([{"name": "PYTHONUSERBASE", "valueFrom": OF_CONFIG_MAP}], {"PYTHONUSERBASE": ""}),
-        ([{"name": "PYTHONNOUSERSITE", "value": "1"}], {"PYTHONUSERBASE": ""}),
-        ([], {"PYTHONUSERBASE": "/home/me"}),
-        ([], {}),
-    ],
-)
-def test_where_no_way_is_safe_there_is_no_shim_and_the_plan_reckons_with_that(entries, image_env):
-    four = {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}
-    spec = {"imageEnv": image_env, "shim": "ConfigMap"}
-    patched, decision = inject(pod(container(env=entries, resources=four)), spec)
-    assert [reason for reason, _ in withheld(decision)] == [SkipReason.IMAGE_ENV_UNKNOWN]
-    found = environment(patched)
-    assert "RADDLE_PLAN" not in found
-    assert "volumes" not in patched["spec"]
-    # Spinning can't be controlled without a shim, so a CPU stays free of it.
-    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
-    assert [entry for entry in patched["spec"]["containers"][0]["env"] if entry in entries] == entries
 
 
 # --- delivery -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("obj", "spec", "facts", "shim"),
+    ("obj", "facts", "shim"),
     [
-        (pod(), {}, Facts(), ShimDelivery()),
-        (pod(), {}, Facts(config_map_present=False), SHIM),
-        (pod(), {"shim": "ImageVolume"}, Facts(), ShimDelivery(config_map="raddle-shim-x")),
-        (pod(), {"shim": "InitContainer"}, Facts(), ShimDelivery(config_map="raddle-shim-x")),
-        (pod(volumes=[{"name": "raddle-shim", "hostPath": {"path": "/"}}]), {}, Facts(), SHIM),
-        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle"}])), {}, Facts(), SHIM),
-        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle/x/"}])), {}, Facts(), SHIM),
-        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt"}])), {}, Facts(), SHIM),
-        (
-            pod(initContainers=[container("raddle-shim")]), {"shim": "InitContainer"}, Facts(), SHIM,
-        ),
-        (
-            pod(initContainers=[container("first")]), {"shim": "InitContainer", "containers": ["first"]}, Facts(),
-            SHIM,
-        ),
+        (pod(), KNOWN, ShimDelivery(items=SHIM.items)),
+        (pod(), replace(KNOWN, config_map_present=False), SHIM),
+        (pod(volumes=[{"name": "raddle-shim", "hostPath": {"path": "/"}}]), KNOWN, SHIM),
     ],
-)  # fmt: skip
-def test_a_shim_that_cannot_be_delivered_is_missing_and_the_counts_are_given_all_the_same(obj, spec, facts, shim):
+)
+def test_a_shim_that_cannot_be_delivered_is_missing_and_the_counts_are_given_all_the_same(obj, facts, shim):
     before = copy.deepcopy(obj["spec"].get("volumes"))
-    patched, decision = inject(obj, spec, facts=facts, shim=shim)
+    patched, decision = inject(obj, facts=facts, shim=shim)
     assert [reason for reason, _ in withheld(decision)] == [SkipReason.SHIM_MISSING]
     assert patched["spec"].get("volumes") == before
     assert "ORT_INTRA_OP_NUM_THREADS" in environment(patched, decision.containers[0].name)
-
-
-def test_an_image_volume_brings_the_shim_without_a_container():
-    patched, _ = inject(pod(), {"shim": "ImageVolume", **STATED})
-    assert patched["spec"]["volumes"] == [
-        {"name": "raddle-shim", "image": {"reference": "example.test/raddle:1", "pullPolicy": "IfNotPresent"}}
-    ]
-    mount = patched["spec"]["containers"][0]["volumeMounts"][0]
-    assert (mount["mountPath"], mount["subPath"], mount["readOnly"]) == ("/opt/raddle", "opt/raddle", True)
-
-
-def test_an_init_container_comes_last_with_the_first_containers_resources_and_restricted_rights():
-    security = {"runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}, "privileged": True}
-    obj = pod(container(securityContext=security), container("b", resources={}), initContainers=[container("first")])
-    patched, _ = inject(obj, COPIED)
-    assert [c["name"] for c in patched["spec"]["initContainers"]] == ["first", "raddle-shim"]
-    copier = patched["spec"]["initContainers"][1]
-    assert copier["resources"] == LIMITS
-    assert copier["securityContext"] == {
-        "runAsUser": 1000,
-        "seccompProfile": {"type": "RuntimeDefault"},
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert patched["spec"]["volumes"] == [{"name": "raddle-shim", "emptyDir": {"sizeLimit": "16Mi"}}]
-    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "raddle-shim"
-
-
-def test_what_the_api_server_adds_to_our_init_container_is_no_reason_to_write_it_again():
-    patched, _ = inject(pod(), COPIED)
-    copier = patched["spec"]["initContainers"][0]
-    copier |= {"terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "Always"}
-    copier["volumeMounts"].append({"name": "kube-api-access", "mountPath": "/var/run/secrets"})
-    assert decide(patched, COPIED).operations == []
-
-
-def test_volumes_that_the_autoscaler_may_drop_are_added_to_those_that_are_named():
-    patched, _ = inject(pod(annotations={SAFE_TO_EVICT: "cache"}), COPIED)
-    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "cache,raddle-shim"
 
 
 # --- which containers -----------------------------------------------------------------------------------------------
@@ -462,14 +326,11 @@ def test_a_copy_that_is_opted_out_is_as_if_raddle_had_never_seen_it():
     original = pod(
         container(env=entries, **theirs), annotations={"team": "x"}, labels={"app": "a"}, volumes=[{"name": "d"}]
     )
-    for spec in ({}, {"shim": "ImageVolume"}, {"shim": "InitContainer", "imageEnv": {"PYTHONPATH": "/x"}}):
-        patched, _ = inject(original, spec)
-        assert patched != original
-        restored, decision = inject(patched, spec, opt_in="disabled")
-        assert reason(decision) is SkipReason.OPTED_OUT
-        restored["metadata"]["annotations"].pop(SAFE_TO_EVICT, None)
-        assert not restored["spec"].pop("initContainers", None)
-        assert restored == original
+    patched, _ = inject(original)
+    assert patched != original
+    restored, decision = inject(patched, opt_in="disabled")
+    assert reason(decision) is SkipReason.OPTED_OUT
+    assert restored == original
 
 
 def test_a_limit_that_changed_since_the_first_call_gets_its_own_values():

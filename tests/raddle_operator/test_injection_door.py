@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-import zlib
 from dataclasses import replace
 
 import pytest
-from support.injections import DOOR_ITEMS, ITEMS, KNOWN, decide, inject, withheld
+from support.injections import ITEMS, KNOWN, SHIM, decide, inject, withheld
 
 from cluster import objects
-from raddle import env
+from raddle.cpus.topology import Machine
+from raddle.planning.policy import WITHOUT_SHIM
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection.decide import Facts
 from raddle_operator.objects.reasons import SkipReason
@@ -58,24 +58,25 @@ def test_behind_the_door_every_command_is_reached(command):
 def test_the_files_are_those_of_the_pods_architecture():
     mixed = Facts(architectures=frozenset({"x86_64", "aarch64"}))
     patched, _ = inject(pod(nodeSelector={"kubernetes.io/arch": "arm64"}), facts=mixed)
-    assert shim_items(patched) == DOOR_ITEMS[::-1]
+    assert shim_items(patched) == ITEMS[::-1]
     patched["spec"]["nodeSelector"] = {"kubernetes.io/arch": "amd64"}
-    assert shim_items(inject(patched, facts=mixed)[0]) == DOOR_ITEMS
+    assert shim_items(inject(patched, facts=mixed)[0]) == ITEMS
 
 
 # --- closed ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [DOOR, DOOR + "/", "/etc", "/etc/", "etc", DOOR + "/x", "//etc/./ld.so.preload"])
-def test_a_mount_at_above_or_below_the_file_occupies_the_door_of_the_pod(path):
+def test_a_mount_at_above_or_below_the_file_occupies_the_door_of_the_container(path):
     theirs = {"name": "agent", "mountPath": path}
     obj = pod(container(volumeMounts=[theirs]), container("b"), volumes=[{"name": "agent", "emptyDir": {}}])
     patched, decision = inject(obj)
-    for name in ("serve", "b"):
-        assert withheld(decision, name)[0][0] is SkipReason.DOOR_OCCUPIED
-        assert withheld(decision, name)[0][1].startswith("container serve: volume agent is mounted on /")
+    ((reason, detail),) = withheld(decision, "serve")
+    assert reason is SkipReason.DOOR_OCCUPIED
+    assert detail.startswith("volume agent is mounted on /")
     assert patched["spec"]["containers"][0]["volumeMounts"] == [theirs]
-    assert patched["spec"]["volumes"] == obj["spec"]["volumes"]
+    assert withheld(decision, "b") == []
+    assert mounted(patched) == {"serve": ["agent"] if path == DOOR else [], "b": ["raddle-shim"]}
 
 
 @pytest.mark.parametrize("path", [DOOR, "/opt/raddle"])
@@ -84,7 +85,7 @@ def test_a_block_device_at_a_path_of_ours_is_not_mounted_over(path):
     devices = [{"name": "disk", "devicePath": path}]
     obj = pod(container(volumeDevices=devices), volumes=[volume])
     patched, decision = inject(obj)
-    assert withheld(decision)[0][0] in {SkipReason.DOOR_OCCUPIED, SkipReason.SHIM_MISSING}
+    assert withheld(decision)[0][0] is SkipReason.DOOR_OCCUPIED
     assert "disk is mounted on" in withheld(decision)[0][1]
     assert patched["spec"]["containers"][0].get("volumeMounts") is None
 
@@ -153,12 +154,15 @@ def test_whole_gpus_are_no_hindrance():
         ),
         (pod(nodeSelector={"kubernetes.io/arch": "s390x"}), {}, SkipReason.SHIM_MISSING, "no native shim for s390x"),
         (pod(), {"facts": replace(KNOWN, config_map_present=False)}, SkipReason.SHIM_MISSING, "has no ConfigMap"),
+        (pod(), {"shim": replace(SHIM, config_map=None)}, SkipReason.SHIM_MISSING, "the operator has no shim"),
     ],
 )
 def test_where_the_door_is_closed_the_reason_says_by_what_and_the_counts_are_given(obj, more, reason, words):
     patched, decision = inject(obj, **more)
-    assert withheld(decision)[0][0] is reason
-    assert words in withheld(decision)[0][1]
+    ((found, detail),) = withheld(decision)
+    assert found is reason
+    assert words in detail
+    assert detail.endswith(f"; {WITHOUT_SHIM}")
     assert mounted(patched) == {"serve": []}
     assert shim_items(patched) is None
     assert "ORT_INTRA_OP_NUM_THREADS" in str(patched["spec"]["containers"][0]["env"])
@@ -173,34 +177,68 @@ def test_a_label_that_says_anything_else_closes_nothing():
 def test_a_container_that_gets_nothing_since_the_door_is_closed_is_told_so():
     decision = decide(pod(container(envFrom=[{"configMapRef": {"name": "c"}}], volumeMounts=[THEIRS])))
     assert decision.skip.reason == SkipReason.ENV_FROM_PRESENT
-    assert "; DoorOccupied: container serve: volume oneagent is mounted on /etc/ld.so.preload" in decision.skip.detail
+    assert "; DoorOccupied: volume oneagent is mounted on /etc/ld.so.preload" in decision.skip.detail
 
 
-def test_behind_a_closed_door_what_the_policy_states_of_the_image_still_helps():
-    obj = pod(labels={"raddle.dev/door": "closed"})
-    patched, decision = inject(obj, {"imageEnv": {"PYTHONPATH": "/app"}})
-    assert [reason for reason, _ in withheld(decision)] == [SkipReason.DOOR_CLOSED]
-    variables = {entry["name"]: entry.get("value") for entry in patched["spec"]["containers"][0]["env"]}
-    assert variables["PYTHONPATH"] == "/opt/raddle/python:/app"
-    assert shim_items(patched) == ITEMS
-    assert mounted(patched, "/opt/raddle") == {"serve": ["raddle-shim"]}
-    _, decision = inject(obj)
-    assert [reason for reason, _ in withheld(decision)] == [SkipReason.DOOR_CLOSED, SkipReason.IMAGE_ENV_UNKNOWN]
-    assert "imageEnv.PYTHONPATH" in withheld(decision)[1][1]
-
-
-@pytest.mark.parametrize("way", ["ConfigMap", "None"])
-def test_a_policy_that_names_a_way_has_no_door(way):
-    patched, decision = inject(pod(), {"shim": way, "imageEnv": {"PYTHONPATH": ""}})
+def test_a_policy_without_the_shim_has_no_door():
+    patched, decision = inject(pod(), {"shim": "None"})
     assert withheld(decision) == []
     assert mounted(patched) == {"serve": []}
 
 
-def test_a_container_whose_own_files_stand_in_the_way_has_no_half_of_a_door():
-    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle"}]), container("b"))
+@pytest.mark.parametrize(("spec", "more"), [({"shim": "None"}, {}), ({}, {"door": False})])
+def test_an_allocator_is_skipped_with_a_reason_where_the_shim_is_not(spec, more):
+    _, decision = inject(pod(), {**spec, "allocator": "Jemalloc"}, **more)
+    assert withheld(decision)[-1] == (SkipReason.SHIM_MISSING, "allocator Jemalloc is preloaded by the shim")
+    assert withheld(inject(pod(), {"allocator": "Jemalloc"})[1]) == []
+
+
+@pytest.mark.parametrize("path", ["/opt/raddle", "/opt", "/opt/raddle/python"])
+def test_a_container_whose_own_files_stand_in_the_way_has_no_half_of_a_door(path):
+    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": path}]), container("b"))
     patched, decision = inject(obj)
-    assert [reason for reason, _ in withheld(decision)] == [SkipReason.SHIM_MISSING]
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.DOOR_OCCUPIED]
     assert mounted(patched) == {"serve": [], "b": ["raddle-shim"]}
+
+
+def required(*terms):
+    """Required node affinity with one term for each list of architectures."""
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": list(names)}]}
+                    for names in terms
+                ]
+            }
+        }
+    }
+
+
+BOTH = frozenset({"x86_64", "aarch64"})
+ARM = Machine(online=0b11, cores=(1, 2), architecture="aarch64")
+
+
+@pytest.mark.parametrize(
+    ("placed", "facts", "expected"),
+    [
+        ({}, Facts(architectures=frozenset({"aarch64"})), "aarch64"),
+        ({}, Facts(architectures=BOTH), None),
+        ({}, Facts(), None),
+        ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Facts(architectures=BOTH), "aarch64"),
+        ({"nodeSelector": {"kubernetes.io/arch": "amd64"}}, Facts(), "x86_64"),
+        ({"affinity": required(["amd64"], ["amd64"])}, Facts(architectures=BOTH), "x86_64"),
+        ({"affinity": required(["amd64"], ["arm64"])}, Facts(architectures=BOTH), None),
+        ({"affinity": required(["amd64", "arm64"])}, Facts(architectures=BOTH), None),
+        ({"nodeName": "n1"}, Facts(architectures=BOTH, machines={"n1": ARM}), "aarch64"),
+        ({"nodeName": "n2"}, Facts(architectures=BOTH, machines={"n1": ARM}), None),
+    ],
+)
+def test_the_architecture_is_the_nodes_the_pods_wish_or_the_only_one(placed, facts, expected):
+    patched, decision = inject(pod(**placed), facts=facts)
+    if expected is None:
+        assert [reason for reason, _ in withheld(decision)] == [SkipReason.ARCHITECTURE_UNKNOWN]
+    assert shim_items(patched) == (SHIM.items[expected] if expected else None)
 
 
 # --- a second look --------------------------------------------------------------------------------------------------
@@ -234,44 +272,6 @@ def test_a_copy_that_is_opted_out_has_nothing_of_the_door():
     assert restored["spec"] == {**obj["spec"], "containers": [{**obj["spec"]["containers"][0]}]}
 
 
-BEFORE = {
-    "PYTHONPATH": "/opt/raddle/python",
-    "NODE_OPTIONS": "--require /opt/raddle/node/raddle.cjs",
-    "LD_PRELOAD": "/opt/raddle/native/x86_64/libraddle.so",
-}
-
-
-@pytest.mark.parametrize(
-    "entries",
-    [
-        [{"name": "PYTHONUSERBASE", "value": "/opt/raddle"}],
-        [
-            *({"name": name, "value": value} for name, value in BEFORE.items()),
-            {
-                "name": "RADDLE_LITERALS",
-                "value": ";".join(f"{name}#{zlib.crc32(value.encode()):08x}" for name, value in BEFORE.items()),
-            },
-        ],
-    ],
-    ids=["by the user site", "by lists"],
-)
-def test_a_pod_that_the_version_before_injected_becomes_as_a_new_one(entries):
-    volume = {"name": "raddle-shim-old", "items": ITEMS, "defaultMode": 292, "optional": True}
-    old = pod(
-        container(env=entries, volumeMounts=[{"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True}]),
-        volumes=[{"name": "raddle-shim", "configMap": volume}],
-        labels={env.INJECTED_LABEL: "true"},
-        annotations={"threads.raddle.dev/serve": "1"},
-    )
-    fresh, _ = inject(pod(labels={}, annotations={}))
-    again, _ = inject(old)
-    new, expected = again["spec"]["containers"][0], fresh["spec"]["containers"][0]
-    assert sorted(new["env"], key=str) == sorted(expected["env"], key=str)
-    assert new["volumeMounts"] == expected["volumeMounts"]
-    assert again["spec"]["volumes"] == fresh["spec"]["volumes"]
-    assert again["metadata"] == fresh["metadata"]
-
-
 def test_mounts_of_ours_that_somebody_has_bent_are_made_right():
     patched, _ = inject(pod())
     bent = copy.deepcopy(patched)
@@ -284,7 +284,7 @@ def test_mounts_of_ours_that_somebody_has_bent_are_made_right():
 # --- counts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", [{}, {"shim": "None"}, {"shim": "ConfigMap"}, {"nativeShim": "Preload"}])
+@pytest.mark.parametrize("spec", [{}, {"shim": "None"}])
 @pytest.mark.parametrize("command", [["python", "s.py"], ["node", "s.js"], ["java", "S"], ["./serve"]])
 @pytest.mark.parametrize("door", [True, False])
 def test_the_variable_holds_the_count_that_is_right_where_no_shim_is(spec, command, door):

@@ -47,7 +47,8 @@ def bound(tunings, *, spec=None, machine=NODE, obj=None, **more):
     """What the plan says once the pod is bound, and what the shim is told."""
     annotations = created(obj or pod(), spec or {"tuning": "ranker"}, **more)
     changed = rebind(annotations, "n1", machine, namespace="ns", tunings=tunings).annotations
-    return read_plan_text(changed["plan.raddle.dev/serve"]), env.decode(changed["shim.raddle.dev/serve"])
+    shim = changed.get("shim.raddle.dev/serve")
+    return read_plan_text(changed["plan.raddle.dev/serve"]), shim and env.decode(shim)
 
 
 def of(**changes):
@@ -99,11 +100,6 @@ def test_the_plan_stays_where_it_is_best_and_says_so():
     assert plan.values["intraOp"] == 4
     assert plan.because["tuned"] == f"the plan is best on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
     assert plan.tuned.by == "ranker"
-
-
-def test_a_count_that_won_replaces_the_policys_percentage():
-    plan, _ = bound(BETTER, spec={"tuning": "ranker", "threads": {"intraOpPercent": 50}})
-    assert plan.values["intraOp"] == 3
 
 
 def test_what_only_the_program_can_set_is_said_and_not_planned_with():
@@ -241,7 +237,6 @@ def test_an_image_that_was_measured_alone_is_for_any_workload():
 NEVER = Candidate.of({"threads.spinning": "Never"})
 OTHER_RUNTIME = {"runtime": "torch", "runtime_version": "2.9.0"}
 MIMALLOC = Candidate.of({"allocator": "Mimalloc"})
-BY_VARIABLE = {"tuning": "ranker", "imageEnv": {"PYTHONPATH": "", "LD_PRELOAD": ""}}
 
 
 def test_a_winner_whose_variables_the_pod_was_created_without_is_not_said_to_be_used():
@@ -349,14 +344,12 @@ def test_a_count_of_openmps_hides_nothing_of_onnxruntimes_own():
     assert (plan.tuned.by, shim["intra"]) == ("ranker", 3)
 
 
-def test_an_allocator_needs_the_door_or_a_policy_that_has_the_native_shim_preloaded():
+def test_an_allocator_needs_the_shim():
     tunings = of(winner=MIMALLOC)
     assert bound(tunings)[1]["alloc"] == "mimalloc"
-    plan, _ = bound(tunings, door=False, spec=BY_VARIABLE)
-    assert plan.because["tuned"].startswith("InferenceTuning ranker: allocator Mimalloc needs LD_PRELOAD: set when")
+    plan, _ = bound(tunings, door=False)
+    assert plan.because["tuned"].startswith("InferenceTuning ranker: allocator Mimalloc needs the shim: set when")
     assert plan.tuned.by == ""
-    plan, shim = bound(tunings, door=False, spec={**BY_VARIABLE, "nativeShim": "Preload"})
-    assert (plan.tuned.by, shim["alloc"]) == ("ranker", "mimalloc")
 
 
 def test_exclusive_cpus_fit_where_they_were_measured():

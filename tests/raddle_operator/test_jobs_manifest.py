@@ -10,7 +10,6 @@ from support.measured import DIGEST, WINNER, tuning_object
 from support.tunings import SERVER, tuning
 
 from cluster import objects
-from raddle_operator.injection import shipped
 from raddle_operator.injection.budget import container_budget, is_guaranteed, pod_resources
 from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.jobs import supervisor
@@ -25,8 +24,7 @@ from raddle_tuner.commands.tuner import _budget as counts_with
 SETTINGS = Settings(image="registry.example/raddle-tuner:1", command=("/bin/sh", "-c", "kill $$"))
 DELIVERY = ShimDelivery(
     config_map="raddle-shim-abc",
-    items=({"key": "shim.py", "path": "python/shim.py"},),
-    door_items={"x86_64": ({"key": "ld.so.preload", "path": "ld.so.preload"},)},
+    items={"x86_64": ({"key": "ld.so.preload", "path": "ld.so.preload"},)},
 )
 REQUEST = {**SERVER, "request": {"configMap": {"name": "requests", "key": "one"}}}
 SERVING = objects.guaranteed(
@@ -267,27 +265,20 @@ def test_another_node_is_told_which_settings_to_compare_with_the_plan():
 
 def test_the_shims_files_are_where_the_workloads_pods_have_them():
     [shim] = [volume for volume in pod_spec(made())["volumes"] if volume["name"] == "raddle-shim"]
-    assert shim["configMap"]["items"] == list(DELIVERY.door_items["x86_64"])
+    assert shim["configMap"]["items"] == list(DELIVERY.items["x86_64"])
     mounts = {one["mountPath"] for one in pod_spec(made())["initContainers"][-1]["volumeMounts"]}
     assert {"/opt/raddle", "/etc/ld.so.preload", "/raddle.tuning"} <= mounts
 
 
-def test_where_the_door_is_closed_there_are_the_files_alone():
+def test_where_the_door_is_closed_there_is_nothing_of_the_shim():
     workload = objects.deployment("ranker", 1, SERVING)
     workload["spec"]["template"]["metadata"]["labels"]["raddle.dev/door"] = "closed"
-    mounts = {one["mountPath"] for one in pod_spec(made(workload=workload))["initContainers"][-1]["volumeMounts"]}
-    assert "/opt/raddle" in mounts
-    assert "/etc/ld.so.preload" not in mounts
+    assert "raddle-shim" not in json.dumps(pod_spec(made(workload=workload)))
 
 
 @pytest.mark.parametrize("case", [{"shim": "None"}, {"delivery": ShimDelivery()}], ids=["not wanted", "not to be had"])
 def test_without_a_shim_there_is_no_volume_of_it(case):
     assert "raddle-shim" not in json.dumps(pod_spec(made(**case))["volumes"])
-
-
-def test_an_init_container_that_copies_the_shim_runs_before_the_measured_one():
-    spec = pod_spec(made(shim="InitContainer", delivery=shipped.shim("registry.example/shim:1")))
-    assert [one["name"] for one in spec["initContainers"]] == ["fetch", "raddle-shim", "serve"]
 
 
 def test_a_volume_that_each_replica_has_for_itself_is_an_empty_one():

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from hypothesis import given
-from support.machines import decisive, random_machines
+from support.machines import decisive, described_machines
 
 import machines
 from raddle.machine.sysfs import read_machine
@@ -59,7 +59,7 @@ def test_what_passes_the_schema_and_is_no_machine_is_named(schema, obj, path, va
     assert Checker().problem(nonsense) == str(caught.value)
 
 
-@given(random_machines())
+@given(described_machines())
 def test_what_the_agent_writes_is_a_machine(machine):
     kubelet = machine.kubelet
     if kubelet.reserved_cpus is not None:

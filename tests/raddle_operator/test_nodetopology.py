@@ -2,7 +2,7 @@ import json
 
 import pytest
 from hypothesis import given
-from support.machines import decisive, random_machines
+from support.machines import decisive, described_machines
 
 import machines
 from raddle.cpus.topology import GPU, Kubelet, NUMANode
@@ -21,7 +21,7 @@ def obj(spec):
     return {"apiVersion": "raddle.dev/v1alpha1", "kind": "NodeCPUTopology", "metadata": {"name": "n"}, "spec": spec}
 
 
-@given(random_machines())
+@given(described_machines())
 def test_a_machine_survives_the_api_object(machine):
     spec = json.loads(json.dumps(to_spec(machine)))
     assert from_object(obj(spec)) == decisive(machine)

@@ -63,8 +63,7 @@ WHOLE_PODS = {
 }
 # Reasons for which a pod that gets values does not get all of them.
 PARTS = {
-    "ImageEnvUnknown": (pod(), webhooks.policy(shim="ConfigMap")),
-    "ShimMissing": (pod(), webhooks.policy(shim="None", nativeShim="Preload")),
+    "ShimMissing": (pod(), webhooks.policy(shim="None", allocator="Jemalloc")),
     "ReportsMissing": (pod(), webhooks.policy(shim="None", reports=True)),
     "ArchitectureUnknown": (pod(), webhooks.policy()),
     "DoorClosed": (pod(labels={"raddle.dev/door": "closed"}), webhooks.policy()),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from support import tunings
 from support.examples import examples
-from support.machines import of_size, random_machines
+from support.machines import described_machines, of_size
 
 from raddle.cpus.topology import CoreType
 from raddle_operator.objects import nodetopology
@@ -85,7 +85,7 @@ def test_an_objective_without_rate_and_bound_fits_any_of_its_kind():
     assert mismatch(KEY, replace(KEY, objective=Objective(kind=Kind.LATENCY))) == ""
 
 
-@given(random_machines())
+@given(described_machines())
 @examples(0.4)
 def test_a_node_is_of_the_same_class_as_its_topology_object_says(machine):
     published = nodetopology.from_object(nodetopology.to_object(machine, "worker-7", "uid"))

@@ -21,7 +21,7 @@ import machines
 from cluster.waiting import wait
 from raddle import delivery, env
 from raddle_operator.cli import main, run
-from raddle_operator.local import container, door, quota
+from raddle_operator.local import door, quota
 
 pytestmark = pytest.mark.slow
 
@@ -245,8 +245,7 @@ def test_what_is_decided_to_be_mounted_is_mounted_for_the_program_alone():
 def test_programs_that_are_mounted_can_be_run():
     if door.problem():
         pytest.skip(door.problem())
-    given = run.container("1", run._policy(()), Path("/"))
-    if not given.has_door:
+    if delivery.PRELOAD_FILE not in run.container("1", run._policy(()), Path("/")).mounts:
         pytest.skip("the door is not open here: no native shim is built")
     done = started("--limit", "1", "--", delivery.PROGRAM)
     assert done.returncode not in {126, 127}, done
@@ -360,7 +359,7 @@ def test_without_unshare_the_files_are_elsewhere_and_one_line_says_so(tools, tmp
     assert "unshare" in line
     found = variables(done.stdout)
     assert env.PLAN in found
-    assert str(tmp_path) in found.get("LD_PRELOAD", "") + found.get("PYTHONUSERBASE", "")
+    assert str(tmp_path) in found["LD_PRELOAD"]
     assert delivery.MOUNT_PATH not in found.values()
 
 
@@ -375,17 +374,12 @@ def test_a_temporary_folder_that_the_mounts_would_hide_is_no_reason_not_to_run()
     assert "is below /mnt" in done.stderr
 
 
-def test_where_nothing_is_mounted_the_library_is_preloaded_before_what_the_image_preloads(tmp_path, monkeypatch):
-    monkeypatch.setenv("LD_PRELOAD", "/lib/other.so")
-    given = container.Container(
-        cpus=None,
-        variables={env.PLAN: "v=1", env.REPORT: delivery.REPORT_PATH},
-        mounts=(delivery.MOUNT_PATH, delivery.PRELOAD_FILE),
-        notes=(),
-    )
-    found = container.without_mounts(given, tmp_path)
-    assert found["LD_PRELOAD"] == f"{tmp_path}/libraddle.so:/lib/other.so"
-    assert found[env.REPORT] == delivery.REPORT_PATH
+def test_where_nothing_is_mounted_the_library_is_preloaded_before_what_the_image_preloads(tools, tmp_path):
+    done = started("--limit", "1", "--", "env", env={**tools("sh", "env"), "LD_PRELOAD": "/lib/other.so"})
+    first, second = variables(done.stdout)["LD_PRELOAD"].split(":")
+    assert first.startswith(str(tmp_path))
+    assert first.endswith("/libraddle.so")
+    assert second == "/lib/other.so"
 
 
 @needs_root
@@ -398,7 +392,7 @@ def test_who_is_not_root_runs_it_too_with_what_can_be_had(temporary, tmp_path):
         "from raddle import delivery; from raddle_operator.injection import shipped; shipped.shim()\n"
         "given = run.container('1', run._policy(()), __import__('pathlib').Path('/'))\n"
         "object.__setattr__(given, 'mounts', (delivery.MOUNT_PATH, delivery.PRELOAD_FILE))\n"
-        "container.Container.write_files = lambda given, folder: os.system(f'cp -r {sys.argv[1]}/. {folder}')\n"
+        "delivery.write = lambda folder: os.system(f'cp -r {sys.argv[1]}/. {folder}')\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "os.environ.update(PATH='/usr/bin:/bin', HOME='/tmp'); os.chdir('/')\n"
         "sys.exit(run._run(given, ('sh', '-c', 'id -u; cat /etc/ld.so.preload; grep Cap /proc/self/status; env')))\n"
@@ -408,7 +402,7 @@ def test_who_is_not_root_runs_it_too_with_what_can_be_had(temporary, tmp_path):
     machine = os.uname().machine
     if machine not in delivery.architectures():
         pytest.skip(f"no native shim for {machine} is built here")
-    delivery.write(str(folder), machine)
+    delivery.write(str(folder))
     for above in (tmp_path, *list(tmp_path.parents)[:3]):
         above.chmod(0o755)
     done = subprocess.run(
@@ -418,6 +412,7 @@ def test_who_is_not_root_runs_it_too_with_what_can_be_had(temporary, tmp_path):
         capture_output=True,
         text=True,
     )
+    assert done.stdout, done.stderr
     uid, *lines = done.stdout.splitlines()
     assert uid == "65534", done
     assert env.PLAN in done.stdout

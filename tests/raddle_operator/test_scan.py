@@ -164,7 +164,7 @@ def test_no_name_of_a_manifest_steers_a_terminal_or_a_spreadsheet(scan, form):
 
 def test_nothing_is_a_sentence(scan):
     done = scan(text="{kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: nginx}]}}")
-    assert done.stdout.startswith("Nothing to show of 1 pod.\n")
+    assert done.stdout.startswith("Nothing to show for 1 pod.\n")
     assert scan("-o", "json", text="{kind: Pod, spec: {containers: [{name: a}]}}").exit_code == 0
 
 
@@ -324,11 +324,12 @@ async def test_what_an_agent_has_seen_to_run_takes_the_place_of_what_a_pod_lets_
         one["metadata"]["uid"] = f"uid-app-{number}"
     server = Server(pods, others=watched(nodereports.sixteen("app-0"), nodereports.container("app-1")))
     ((row,), _) = await found(server, tmp_path, usage=False)
-    assert (row.pods, row.threads, row.seen.cause) == (2, (4, 16), Cause.CODE_SETS_IT)
-    assert row.seen.fix.text == nodereports.SETS_16.fix
+    assert (row.pods, row.threads, row.seen.cause) == (2, (4, 16), nodereport.Cause.CODE_SETS_IT)
+    (finding,) = nodereports.sixteen().findings
+    assert row.seen.fix.text == finding.fix
     ((name, text),) = words.advice(words.Scan(rows=[row], pods=2, notes=()))
     assert name.endswith("serve")
-    assert text == f"its node's agent: {nodereports.SETS_16.detail}; fix: {nodereports.SETS_16.fix}"
+    assert text == f"its node's agent: {finding.detail}; fix: {finding.fix}"
     assert [query for path, query in server.asked if path == AGENTS]
 
 
@@ -340,9 +341,7 @@ async def test_of_drift_that_takes_no_cpus_it_is_not_said_that_there_are_too_man
     (rows, _) = await found(server, tmp_path, usage=False)
     assert [words.cells(row)["saves"] for row in rows] == [""]
     told = words.sentence(words.Scan(rows=rows, pods=1, notes=()))
-    assert (
-        told == "1 of 1 container with a known runtime runs too many threads, or otherwise than planned, in 1 of 1 pod."
-    )
+    assert told == "1 of 1 container with a known runtime runs too many threads, or not as planned, in 1 of 1 pod."
 
 
 async def test_agents_are_asked_only_of_nodes_that_tell_of_drift_and_a_silent_one_is_said(tmp_path):
@@ -350,7 +349,7 @@ async def test_agents_are_asked_only_of_nodes_that_tell_of_drift_and_a_silent_on
     await found(server, tmp_path)
     assert AGENTS not in [path for path, _ in server.asked]
     ((row,), notes) = await found(Server([stored(0)], (REPORT,), others=watched()), tmp_path, usage=False)
-    assert (row.seen.cause, "otherwise than planned is not known: node n: you may not ask" in notes[0]) == (
+    assert (row.seen.cause, "differ from their plan are not known: node n: you may not ask" in notes[0]) == (
         Cause.NODE_CPUS,
         True,
     )

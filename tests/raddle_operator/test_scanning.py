@@ -124,7 +124,7 @@ def test_a_fixed_number_is_a_finding_below_it_and_its_advice_the_fix():
 def test_a_value_that_may_harm_a_server_is_no_command_and_its_fix_says_so(obj, says):
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat", "uid": "u", "controller": True}
     (found,) = look(pod(obj, ownerReferences=[owner]), cluster())
-    assert found.cause.is_finding
+    assert found.is_finding
     assert (found.fix.command, says in found.fix.text) == ("", True)
 
 
@@ -204,8 +204,8 @@ def test_each_cause_that_an_agent_tells_is_a_finding_with_its_fix(cause):
     finding = nodereport.Finding(cause=cause, detail="seen", fix="mend it")
     (found,) = look(pod(container("ollama/ollama"), uid="u"), cluster(drifted={("u", "serve"): Drifted(finding, None)}))
     assert (str(found.cause), found.threads, found.fix.short) == (cause, 64, "mend it")
-    assert found.cause.is_finding
-    assert found.cause.is_agents
+    assert found.is_finding
+    assert found.is_from_agent
     assert found.threads_because == "its node's agent: seen"
     assert CAUSES[found.cause]
 
@@ -284,7 +284,7 @@ def test_totals_are_the_sums_of_rows_and_nothing_is_given_back_twice(shapes):
     assert sum(one.findings for one in totals(rows)) == document["total"]["findings"]
     limits = {"500m": 0.5, "2": 2, "64": 64, None: 0}
     assert document["total"]["givesBackCpus"] <= sum(pods * limits[cpu] for _, cpu, pods in shapes)
-    saved = [row.gives_back_cpus or 0 for row in rows if row.seen.cause.is_finding]
+    saved = [row.gives_back_cpus or 0 for row in rows if row.seen.is_finding]
     assert all(one >= other for one, other in itertools.pairwise(saved))
 
 

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 from hypothesis import given
-from support import image_envs, strategies
+from support import strategies
 from support.examples import examples
 
 from cluster import objects
@@ -23,7 +23,7 @@ def test_a_policy_without_more_than_a_selector_has_the_schemas_defaults():
     read = policy_from_object(policy(uid="u", generation=3, creationTimestamp="2026-01-01T00:00:00Z"))
     assert (read.kind, read.namespace, read.name, read.uid) == ("InferenceThreading", "ns", "p", "u")
     assert (read.generation, read.created, read.priority, read.tier) == (3, "2026-01-01T00:00:00Z", 0, "")
-    assert (read.mode, read.containers, read.image_env, read.policy) == ("Initial", None, {}, Policy())
+    assert (read.mode, read.containers, read.policy) == ("Initial", None, Policy())
     assert read.reference == "InferenceThreading/p"
 
 
@@ -100,8 +100,6 @@ def test_what_is_no_observed_load_counts_as_none(status):
         (policy({"priority": True}), "spec.priority"),
         (policy({"containers": []}), "spec.containers"),
         (policy({"containers": [1]}), "spec.containers"),
-        (policy({"imageEnv": {"PATH": "/"}}), "spec.imageEnv.PATH"),
-        (policy({"imageEnv": {"PYTHONPATH": 1}}), "spec.imageEnv.PYTHONPATH"),
         (policy({"tier": "Gold"}, kind="ClusterInferenceThreading"), "spec.tier"),
     ],
 )
@@ -110,21 +108,6 @@ def test_a_policy_that_cannot_be_used_is_refused_by_its_field(obj, path):
         policy_from_object(obj)
     assert error.value.path == path
     assert path in str(error.value)
-
-
-VALUES = [(name, value, True) for name, values in image_envs.TAKEN.items() for value in values]
-VALUES += [(name, value, False) for name, values in image_envs.REFUSED.items() for value in values]
-
-
-@pytest.mark.parametrize(("name", "value", "taken"), VALUES)
-def test_a_policy_may_say_what_the_image_sets_but_not_run_code_of_its_author(name, value, taken):
-    obj = policy({"imageEnv": {name: value}})
-    if taken:
-        assert policy_from_object(obj).image_env == {name: value}
-        return
-    with pytest.raises(SpecError, match=f"else set {name} in the pod spec") as error:
-        policy_from_object(obj)
-    assert error.value.path == f"spec.imageEnv.{name}"
 
 
 @given(strategies.mutilated(strategies.policies()))
@@ -181,7 +164,7 @@ def test_variables_are_kept_with_their_places():
     assert [(entry.place, entry.name) for entry in found] == [
         (place, entry["name"]) for place, entry in enumerate(entries)
     ]
-    assert (found[3].value, found[3].optional) == (None, True)
+    assert found[3].value is None
     assert found[4].ours == env.THREADS_PREFIX + "c"
     assert (len(read.entries), read.annotated) == (6, True)
 

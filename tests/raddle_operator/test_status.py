@@ -540,7 +540,7 @@ POD = {
 }
 
 
-SHIM = ShimDelivery(config_map="raddle-shim-0", door_items={"x86_64": ()})
+SHIM = ShimDelivery(config_map="raddle-shim-0", items={"x86_64": ()})
 
 
 def asked(obj, shim=SHIM, *, door=True):

@@ -1,4 +1,4 @@
-"""`raddle top`: lines from reports and statuses, a node's cores with who ran on each, and all nodes as one picture."""
+"""`raddle top`: lines from reports and statuses, a node's cores with who ran on each."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from hypothesis import strategies as st
 from rich.console import Console
 from support import nodereports
 from support.api_server import answering
-from support.machines import random_machines
+from support.machines import described_machines
 from support.picture_browser import BROWSER, wrong_with
 
 import machines
 from raddle.cpus import cpuset
 from raddle.machine import sysfs
 from raddle_operator.cli import main, output
-from raddle_operator.cli.picture import layout, svg, text, tiles
+from raddle_operator.cli.picture import layout, svg, text
 from raddle_operator.cli.reports import Reports
-from raddle_operator.cli.top import clusterpicture, nodepicture, rows
+from raddle_operator.cli.top import nodepicture, rows
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Cause, Finding, Level
 
@@ -194,7 +194,7 @@ reports = st.lists(st.builds(lambda cpus: (cpus,), last_cpus), max_size=40).map(
 )
 
 
-@given(random_machines(), reports)
+@given(described_machines(), reports)
 def test_every_cpu_of_any_node_is_drawn_once_with_the_letters_of_those_that_ran_there_last(machine, report):
     found = nodepicture.ran(report, machine)
     picture = layout.picture(machine, nodepicture.marks(report, found))
@@ -218,68 +218,12 @@ def test_every_cpu_of_any_node_is_drawn_once_with_the_letters_of_those_that_ran_
     assert all(0 <= one.use <= 1 for one in found.cpus.values())
 
 
-# --- all nodes --------------------------------------------------------------------------------------------------------
-
-
-def cluster_of(count):
-    shares = (0.0, 0.02, 0.0, 0.15, 0.0, 0.0, 0.6)
-    return [
-        rows.Node(name=f"node-{number}", problem="no answer within 10 s")
-        if number % 97 == 13
-        else rows.Node(
-            name=f"node-{number}",
-            cpus=64,
-            containers=number % 31,
-            planned_threads=4 * (number % 31),
-            effective_threads=5 * (number % 31),
-            throttled_share=shares[number % 7],
-            drifted=int(number % 7 == 6),
-            causes={"CodeSetsIt": 1} if number % 7 == 6 else {},
-        )
-        for number in range(count)
-    ]
-
-
-def test_the_cluster_is_a_picture_and_a_page(golden):
-    golden("top/cluster.svg", clusterpicture.svg(cluster_of(30)))
-    golden("top/cluster.html", clusterpicture.page(cluster_of(5)))
-
-
-@pytest.mark.parametrize("count", [1, 72, 73, 5_000])
-def test_each_node_is_one_tile_inside_the_picture(count):
-    root = ET.fromstring(clusterpicture.svg(cluster_of(count)))
-    width, height = int(root.get("width")), int(root.get("height"))
-    found = root.findall(".//s:g[@data-node]", NS)
-    assert sorted(group.get("data-node") for group in found) == sorted(one.name for one in cluster_of(count))
-    places = [
-        tuple(int(group.find("s:rect", NS).get(name)) for name in ("x", "y", "width", "height")) for group in found
-    ]
-    assert len({(x, y) for x, y, _, _ in places}) == count
-    assert all(x >= 0 and x + wide <= width and y >= 0 and y + high <= height for x, y, wide, high in places)
-    assert height < 1000
-
-
-def test_the_page_of_many_nodes_lists_the_worst_and_counts_the_rest():
-    page = clusterpicture.page(cluster_of(5_000))
-    assert page.count("<tr><td>") == clusterpicture.LISTED
-    assert ">and 4,900 more nodes</p>" in page
-    assert "http" not in page.replace(NS["s"], "")
-    assert len(page) < 2_000_000
-
-
-def test_what_a_node_is_called_cannot_become_markup():
-    root = ET.fromstring(tiles.draw("t", "s", [tiles.Tile(name='<a b="&">', state="idle")]))
-    assert root.find(".//s:g[@data-node]", NS).get("data-node") == '<a b="&">'
-
-
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.slow
 def test_a_browser_finds_nothing_wrong_with_the_pictures(tmp_path):
     marks = nodepicture.marks(REPORT, nodepicture.ran(REPORT, MACHINE))
     pictures = {
         "node": svg.draw(layout.picture(MACHINE, marks)),
-        "few": clusterpicture.svg(cluster_of(30)),
-        "many": clusterpicture.svg(cluster_of(300)),
     }
     assert wrong_with(pictures, tmp_path) == {name: [] for name in pictures}
 
@@ -292,7 +236,7 @@ def test_a_browser_finds_nothing_wrong_with_the_pictures(tmp_path):
     [
         (["top", "pods", "--watch", "-o", "json"], "--watch shows a table"),
         (["top", "node", "n1", "--watch"], "a node is drawn once"),
-        (["top", "nodes", "n1", "-o", "html"], "a node is drawn once"),
+        (["top", "nodes", "-o", "svg"], "-o svg draws one node"),
         (["top", "services"], "No such command"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import given
-from support.machines import random_machines
+from support.machines import described_machines
 
 import machines
 from raddle.cpus import cpuset
@@ -59,13 +59,13 @@ def test_every_cpu_of_a_committed_machine_is_drawn_once(name):
     assert mask_of(cell for cell in cells if cell.state is State.OFFLINE) == read.offline
 
 
-@given(random_machines())
+@given(described_machines())
 def test_every_online_cpu_of_any_machine_is_drawn_once(any_machine):
     cells = [cell for box in drawn(any_machine) for cell in box.cells() if cell.state is not State.OFFLINE]
     assert sorted(cell.cpu for cell in cells) == cpuset.ids(any_machine.online)
 
 
-@given(random_machines())
+@given(described_machines())
 def test_threads_are_drawn_together_only_where_they_share_a_core(any_machine):
     def cores(boxes):
         for box in boxes:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from matplotlib import image
-from support.machines import SIZES, of_size, random_machines
+from support.machines import SIZES, described_machines, of_size
 from support.picture_browser import BROWSER, wrong_with
 
 import machines
@@ -37,7 +37,7 @@ def numbers(root):
     return {int(group.get("data-cpu")): group.get("class") for group in root.iterfind(".//s:g[@data-cpu]", NS)}
 
 
-@given(random_machines())
+@given(described_machines())
 def test_every_cpu_of_any_machine_has_one_element(machine):
     groups = parsed(machine).findall(".//s:g[@data-cpu]", NS)
     shown = sorted(int(group.get("data-cpu")) for group in groups)

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.machines import SIZES, of_size, random_machines
+from support.machines import SIZES, described_machines, of_size
 
 from raddle.cpus import cpuset
 from raddle_operator.cli.picture import detail, layout, model, text
@@ -51,19 +51,19 @@ def test_the_same_picture_is_the_golden_one(golden):
     golden("picture-1024.txt", text.plain(text.draw(picture(1024), 80)))
 
 
-@given(random_machines(), st.integers(40, 250))
+@given(described_machines(), st.integers(40, 250))
 def test_any_machine_fits_any_width(machine, width):
     drawn = layout.picture(machine)
     assert max(map(width_of, text.draw(drawn, width))) <= width
 
 
-@given(random_machines(), st.booleans())
+@given(described_machines(), st.booleans())
 def test_each_cpu_has_one_cell_in_the_two_detailed_grades(machine, framed):
     lines = Drawing(layout.picture(machine).boxes, 120, UNICODE, framed=framed).lines()
     assert sorted(cpus_drawn(lines)) == cpuset.ids(machine.online | machine.offline)
 
 
-@given(random_machines(), st.integers(0, 5))
+@given(described_machines(), st.integers(0, 5))
 def test_each_cpu_is_in_one_list_in_the_two_short_grades(machine, depth):
     def listed(boxes):
         for box in boxes:
@@ -75,7 +75,7 @@ def test_each_cpu_is_in_one_list_in_the_two_short_grades(machine, depth):
     assert sorted(cpus) == cpuset.ids(machine.online | machine.offline)
 
 
-@given(random_machines())
+@given(described_machines())
 def test_frames_are_closed_rectangles(machine):
     block = Drawing(layout.picture(machine).boxes[:1], 120, UNICODE, framed=True).lines()
     assert len({width_of(line) for line in block}) == 1

@@ -207,7 +207,7 @@ NO_RIGHTS = ["--inh-caps=-all", "--bounding-set=-all"]
     ids=["a user of its own", "root without capabilities", "root with CAP_SYS_PTRACE"],
 )
 def test_only_libraries_need_a_right_over_the_process(rights, maps):
-    """What the chart gives at level Processes, with podResources, and with watchLibraries."""
+    """What the chart gives at level Processes, a root that lacks the capability, and level Libraries."""
     with subprocess.Popen(["sleep", "60"], user=1000, group=1000, extra_groups=[]) as other:
         try:
             task = f"/proc/{other.pid}/task/{other.pid}"

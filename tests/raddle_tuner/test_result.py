@@ -82,8 +82,8 @@ def test_of_the_logs_of_several_jobs_the_search_is_shown_wherever_it_stands(tmp_
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("", "no JSON of a tuning"),
-        ("ended\n", "no JSON of a tuning"),
+        ("", "no JSON of a result"),
+        ("ended\n", "no JSON of a result"),
         ('{"version": 7}', "version: 7 is not 1, the one that this Raddle reads"),
     ],
 )
@@ -273,7 +273,7 @@ def test_skipped_trials_are_there_with_their_reason():
 
 def test_the_page_has_the_patch_and_the_code_for_the_program():
     html = page_of(TUNING)
-    assert "intraOp: 3\n    spinning: Never\n    intraOpPercent: null\n</pre>" in html
+    assert "intraOp: 3\n    spinning: Never\n</pre>" in html
     assert "session.run_with_iobinding(binding)" in html
 
 

@@ -16,7 +16,7 @@ import pytest
 from support import tiny_models, tuning_pods
 
 from cluster import local_container
-from raddle import delivery, env
+from raddle import delivery
 from raddle.machine import sysfs
 from raddle_operator.cli import offline
 from raddle_operator.jobs import supervisor
@@ -276,34 +276,27 @@ def test_a_server_of_the_container_is_asked(measured):
     assert block.missed == 0
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [{"value": "/theirs"}, {"valueFrom": {"configMapKeyRef": {"name": "settings", "key": "path"}}}],
-    ids=["a value", "a reference"],
-)
-def test_the_shim_that_the_container_has_is_loaded_by_a_candidates_variables_beside_its_own(entry, shared):
-    # By PYTHONPATH, since this environment's Python is of a virtual environment.
+def test_the_shim_that_the_container_has_is_loaded_with_a_candidates_plan_beside_its_own_variables(shared):
     container = {"name": "serve", "image": "serve", "resources": {"limits": {"cpu": "2"}}}
-    container["env"] = [{"name": "PYTHONPATH", **entry}]
+    container["env"] = [{"name": "PYTHONPATH", "value": "/theirs"}]
     policy = {**offline.default_policy().obj, "metadata": {"name": "default", "namespace": "models"}}
-    closed = {env.DOOR_LABEL: "closed"}
     made = offline.of_container(
-        container, offline.for_everything(policy_from_object(policy)), "here", sysfs.read_machine("/"), closed
+        container, offline.for_everything(policy_from_object(policy)), "here", sysfs.read_machine("/")
     )
-    own = {"PYTHONPATH": "/theirs"}
-    with (
-        tuning_pods.folder() as shim,
-        Pod(shared) as one,
-        tuning_pods.container(shared, shim=shim, variables=own),
-    ):
+    if delivery.PRELOAD_FILE not in made.mounts:
+        pytest.skip("no native shim is built here")
+    with tuning_pods.folder() as shim:
         delivery.write(str(shim))
-        one.await_ready()
-        script = f"import onnxruntime, sys; onnxruntime.InferenceSession('{tiny_models.write(shim)}'); print(sys.path)"
-        with one.place(made, [sys.executable, "-c", script], print) as (processes, _):
-            processes.start()
-            assert processes.wait() == 0
-            assert "raddle: onnxruntime" in processes.output()
-            assert "'/theirs'" in processes.output()
+        own = {"PYTHONPATH": "/theirs"}
+        with Pod(shared) as one, tuning_pods.container(shared, shim=shim, variables=own):
+            one.await_ready()
+            model = tiny_models.write(shim)
+            script = f"import onnxruntime, sys; onnxruntime.InferenceSession('{model}'); print(sys.path)"
+            with one.place(made, [sys.executable, "-c", script], print) as (processes, _):
+                processes.start()
+                assert processes.wait() == 0
+                assert "raddle: onnxruntime" in processes.output()
+                assert "'/theirs'" in processes.output()
 
 
 def test_a_runner_is_started_by_the_interpreter_of_the_workload(tmp_path):

@@ -18,8 +18,7 @@ from raddle_operator.results.verdict import Interval, Verdict
 from raddle_tuner.search import advice
 
 TUNING = example(Kind.LATENCY)
-# A percentage that the policy has is taken away, because the count can't stand beside it.
-PATCH = {"spec": {"threads": {"intraOp": 3, "spinning": "Never", "intraOpPercent": None}}}
+PATCH = {"spec": {"threads": {"intraOp": 3, "spinning": "Never"}}}
 
 
 def with_result(**changes):

@@ -24,7 +24,7 @@ from cluster.waiting import wait
 NODES = ("node-a", "node-b", "node-c")
 # Two of the controller, two of the webhook, an agent on each node.
 OWN_PODS, SYSTEM_PODS, USER_PODS = 4 + len(NODES), 2, 20
-VALUES = {"workloads": {"enabled": True}, "injection": {"default": "enabled"}}
+VALUES = {"injection": {"default": "enabled"}}
 UNLABELLED = ["--unlabelled", "enabled"]
 SETTLE_S = 120.0
 
@@ -39,7 +39,7 @@ def test_a_cluster_that_is_lost_whole_comes_up_without_the_webhook_and_then_with
     options = {"node": False, "values": VALUES, "webhook_options": UNLABELLED, "controller_options": UNLABELLED}
     with (
         Cluster(name="reliability-own") as cluster,
-        installed(cluster, **options) as raddle,
+        installed(cluster, workloads=True, **options) as raddle,
         namespaces.fresh(raddle, "check", {}) as space,
     ):
         own, system = TestNamespace(raddle, NAMESPACE), TestNamespace(raddle, "kube-system")

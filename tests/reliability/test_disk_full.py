@@ -45,15 +45,17 @@ print("served", number + 1)
 def environment(space, tmp_path):
     """What a container of a governed pod starts with; its volumes are below `container`."""
     one = truth.capped("app", 2)
-    # By variables: the processes start where the mounts are not.
-    one["spec"] |= {"reports": True, "shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
+    one["spec"] |= {"reports": True}
     space.store(one)
     space.governed("app")
     # Only then has the webhook seen the shim's ConfigMap.
-    wait(lambda: "PYTHONPATH" in str(space.probe(truth.of_app("app", "probe"))["spec"]), "the pod is given a shim")
+    wait(
+        lambda: delivery.PRELOAD_FILE in str(space.probe(truth.of_app("app", "probe"))["spec"]),
+        "the pod is given a shim",
+    )
     space.create(truth.of_app("app", "app-0"))
     found = kubelet_env.environment(space.client, space.bound("app-0"), "serve", tmp_path / "container")
-    assert {env.REPORT, "PYTHONPATH"} <= found.keys()
+    assert {env.REPORT, "LD_PRELOAD"} <= found.keys()
     return found
 
 

@@ -72,19 +72,10 @@ def test_opentelemetry_s_sitecustomize_and_ours_both_work_in_either_order(otel, 
     assert (found["intra"], found["tracer"]) == (1, "opentelemetry.sdk.trace")
 
 
-both_ways_in = pytest.mark.parametrize("way", ["the door", "PYTHONPATH"])
-
-
-def way_in(way, mounted):
-    """What is put before a command, and the variables that name the shim: none behind the door."""
-    return (door_lab.prefix(), {}) if way == "the door" else ((), shim_lab.python_path(mounted))
-
-
-@both_ways_in
-def test_a_program_that_opentelemetry_instrument_starts_has_its_plan(way, otel, mounted, model, app):
-    before, named = way_in(way, mounted)
+def test_a_program_that_opentelemetry_instrument_starts_has_its_plan(otel, model, app):
+    before = door_lab.prefix()
     command = [*before, str(otel.with_name("opentelemetry-instrument")), str(otel), str(app(OTEL_SAY)), str(model)]
-    done = shim_lab.python(*command, env={**OTEL_QUIET, env.PLAN: PLAN, **named}, check=False)
+    done = shim_lab.python(*command, env={**OTEL_QUIET, env.PLAN: PLAN}, check=False)
     assert (said(done)["intra"], said(done)["tracer"]) == (1, "opentelemetry.sdk.trace")
     assert done.stderr.count("raddle: ") == 1
 
@@ -111,11 +102,10 @@ def test_ddtrace_s_sitecustomize_and_ours_both_work_in_either_order(ddtrace, mou
     assert "ddtrace.bootstrap.preload" in found["modules"]
 
 
-@both_ways_in
-def test_a_program_that_ddtrace_run_starts_has_its_plan(way, ddtrace, mounted, model, app):
-    before, named = way_in(way, mounted)
+def test_a_program_that_ddtrace_run_starts_has_its_plan(ddtrace, model, app):
+    before = door_lab.prefix()
     command = [*before, str(ddtrace.with_name("ddtrace-run")), str(ddtrace), str(app()), str(model)]
-    found = said(shim_lab.python(*command, env={**DDTRACE_QUIET, env.PLAN: PLAN, **named}, check=False))
+    found = said(shim_lab.python(*command, env={**DDTRACE_QUIET, env.PLAN: PLAN}, check=False))
     assert found["intra"] == 1
     assert "ddtrace.bootstrap.preload" in found["modules"]
 
@@ -173,33 +163,26 @@ said = {"active": any(type(finder).__name__ == "_Finder" for finder in sys.meta_
 """
 
 
-def by_user_base(mounted):
-    return {"PYTHONUSERBASE": str(mounted)}
-
-
-both_ways = pytest.mark.parametrize("way", [shim_lab.python_path, by_user_base])
-
-
-@both_ways
-def test_debian_s_python_has_the_shim_its_own_sitecustomize_and_its_packages(mounted, way):
+def test_debian_s_python_has_the_shim_its_own_sitecustomize_and_its_packages(mounted):
     debian = DEBIAN.resolve()
     if not (debian.exists() and Path("/usr/lib/python3/dist-packages").is_dir()):
         pytest.skip("this is no Debian with its own Python")
     code = LAYOUT + "\nimport sitecustomize\nsaid['site'] = sitecustomize.__file__" + SAY
-    with_shim = said(shim_lab.python(debian, "-c", code, env={**way(mounted), env.PLAN: PLAN}, check=False))
+    with_shim = said(
+        shim_lab.python(debian, "-c", code, env={**shim_lab.python_path(mounted), env.PLAN: PLAN}, check=False)
+    )
     without = said(shim_lab.python(debian, "-c", code, env={}, check=False))
     assert (with_shim.pop("active"), without.pop("active")) == (True, False)
     assert with_shim == without
     assert "/usr/lib/python3/dist-packages" in with_shim["path"]
 
 
-@both_ways
 @pytest.mark.parametrize("home", [None, "/nonexistent", "/"])
-def test_a_process_without_a_home_has_the_shim_and_its_path(mounted, way, home):
+def test_a_process_without_a_home_has_the_shim_and_its_path(mounted, home):
     executable = pythons.interpreter("3.11")
     # As an image's user without an entry in /etc/passwd.
     variables = ["PATH=/usr/bin:/bin", *([] if home is None else [f"HOME={home}"])]
-    ours = [f"{name}={value}" for name, value in {**way(mounted), env.PLAN: PLAN}.items()]
+    ours = [f"{name}={value}" for name, value in {**shim_lab.python_path(mounted), env.PLAN: PLAN}.items()]
     with_shim, without = (
         said(shim_lab.python("/usr/bin/env", "-i", *more, str(executable), "-c", LAYOUT + SAY, env={}, check=False))
         for more in ([*variables, *ours], variables)
@@ -208,13 +191,12 @@ def test_a_process_without_a_home_has_the_shim_and_its_path(mounted, way, home):
     assert with_shim == without
 
 
-def test_a_virtual_environment_with_the_system_s_packages_is_reached_both_ways(mounted, tmp_path):
+def test_a_virtual_environment_with_the_system_s_packages_is_reached(mounted, tmp_path):
     base = pythons.interpreter("3.11")
     subprocess.run([base, "-m", "venv", "--without-pip", "--system-site-packages", tmp_path / "venv"], check=True)
-    for way in (shim_lab.python_path, by_user_base):
-        variables = {**way(mounted), env.PLAN: PLAN}
-        done = shim_lab.python(tmp_path / "venv/bin/python", "-c", LAYOUT + SAY, env=variables, check=False)
-        assert said(done)["active"] is True
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    done = shim_lab.python(tmp_path / "venv/bin/python", "-c", LAYOUT + SAY, env=variables, check=False)
+    assert said(done)["active"] is True
 
 
 def test_a_user_s_own_packages_are_importable_beside_a_real_runtime(mounted, model, tmp_path):
@@ -227,7 +209,7 @@ def test_a_user_s_own_packages_are_importable_beside_a_real_runtime(mounted, mod
     (user_site / "packages.pth").write_text(f"{packages}\n")
     script = tmp_path / "app.py"
     script.write_text(APP + SAY)
-    variables = {**by_user_base(mounted), "HOME": str(tmp_path), env.PLAN: PLAN}
+    variables = {**shim_lab.python_path(mounted), "HOME": str(tmp_path), env.PLAN: PLAN}
     assert said(shim_lab.python(version, str(script), str(model), env=variables, check=False))["intra"] == 1
 
 
@@ -255,13 +237,12 @@ def frozen_app():
     return home / "dist" / "app" / "app"
 
 
-@both_ways
-def test_a_frozen_application_has_nothing_of_the_shim(mounted, way):
+def test_a_frozen_application_has_nothing_of_the_shim(mounted):
     try:
         program = frozen_app()
     except subprocess.CalledProcessError as error:
         pytest.skip(f"PyInstaller can't freeze this Python: {error.stderr[-200:]!r}")
-    done = shim_lab.python(program, env={**way(mounted), env.PLAN: PLAN}, check=False)
+    done = shim_lab.python(program, env={**shim_lab.python_path(mounted), env.PLAN: PLAN}, check=False)
     frozen, ours, finders = said(done)
     assert (frozen, ours, done.stderr) == (True, [], "")
     assert "_Finder" not in finders

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from support.runtimes import door_lab, shim_lab
 from support.runtimes import families_lab as lab
-from support.runtimes import shim_lab
 
 from raddle import env
 
@@ -41,6 +41,9 @@ def expected(name, threads):
 
 
 def count(name, variables, command=None):
+    if name == "JVM":
+        # The shim adds its option.
+        variables = {**variables, "LD_PRELOAD": str(door_lab.tree() / "libraddle.so")}
     said = lab.run(command or lab.RUNTIMES[name].command(), variables)
     complaints = [line for line in said["stderr"].splitlines() if "JAVA_TOOL_OPTIONS" not in line]
     assert complaints == []
@@ -55,7 +58,7 @@ def proven(proves, name, said, control):
 
 @pytest.mark.parametrize(("name", "limit_cpus"), [*itertools.product(COUNTING, LIMITS), ("libgomp of scikit-learn", 4)])
 def test_the_runtime_counts_the_threads_of_the_plan(proves, name, limit_cpus):
-    variables = lab.environment(limit_cpus, lab.RUNTIMES[name].families, image_env={"JAVA_TOOL_OPTIONS": ""})
+    variables = lab.environment(limit_cpus, lab.RUNTIMES[name].families)
     said = count(name, variables)
     assert said["count"] == expected(name, (LIMITS_OF_TEAMS if name in TEAMS else LIMITS)[limit_cpus])
     assert said.get("team", said["count"]) == said["count"]

@@ -19,7 +19,7 @@ from runtimes import pythons
 pytestmark = pytest.mark.runtime
 
 PROBE = process_lab.PROGRAMS / "footprint.py"
-PAGE = Path(__file__).parents[2] / "docs/explanation/what-the-shim-reaches.md"
+PAGE = Path(__file__).parents[2] / "docs/explanation/preload-injection.md"
 PLAN = (
     "v=1;intra=2;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;omp=2;"
     "torch_inter=1;existing=respect;observe=sessions"
@@ -27,16 +27,14 @@ PLAN = (
 # What the page says -> which differences it means, of those that `differences` names.
 REPLACED = "(repr|type|file|signature|doc|name|qualname|module)"
 WANTED = {
-    "`sys.modules` has `raddle` and `raddle.shim`, but by `PYTHONUSERBASE` also our `sitecustomize`; once a runtime is"
-    " imported, what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
+    "`sys.modules` has `raddle` and `raddle.shim`; once a runtime is imported, what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
     "`sys.meta_path` has one more finder": r"sys\.meta_path: \+raddle\.shim\._Finder",
     "`sys.path_importer_cache` has folders of the mount": r"sys\.path_importer_cache: \+MOUNT/python.*",
-    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was said while no other thread ran, so that"
-    " children don't say it again": (
-        r"os\.environ\.(PYTHONPATH|PYTHONUSERBASE|RADDLE_PLAN|RADDLE_ANNOUNCED|ORT_INT(RA|ER)_OP_NUM_THREADS): \+"
+    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was written while no other thread ran, so"
+    " that children don't write it again": (
+        r"os\.environ\.(PYTHONPATH|RADDLE_PLAN|RADDLE_ANNOUNCED|ORT_INT(RA|ER)_OP_NUM_THREADS): \+"
     ),
-    "By the door the native library is mapped": r"libraries: \+MOUNT/libraddle\.so",
-    "By `PYTHONUSERBASE`, `sysconfig` and `pip install --user` take the mount for the user's folder": "sysconfig userbase",
+    "The native library is mapped": r"libraries: \+MOUNT/libraddle\.so",
     "Standard error has one line per runtime": r"stderr: \+raddle: (onnxruntime|torch) .*",
     "onnxruntime's native `InferenceSession` is a subclass of what it was, of the same name; its sessions have attributes"
     " `raddle…`": (
@@ -108,13 +106,7 @@ def differences(before, after, where=""):
         yield where
 
 
-@pytest.mark.parametrize("way", ["PYTHONPATH", "PYTHONUSERBASE"])
-def test_what_loading_the_shim_changes_in_a_process_is_wanted_and_nothing_else(look, without, mounted, way):
-    folder = mounted / "python" if way == "PYTHONPATH" else mounted
-    only_wanted(without, look(**{way: str(folder), env.PLAN: PLAN}), str(mounted))
-
-
-def test_behind_the_door_the_same_changes_and_the_environment_is_the_pods(look, without):
+def test_what_loading_the_shim_changes_in_a_process_is_wanted_and_the_environment_is_the_pods(look, without):
     found = only_wanted(without, look(*door_lab.prefix(), **{env.PLAN: PLAN}), delivery.MOUNT_PATH)
     environ = {one.split(".")[2] for one in found if one.startswith("os.environ.")}
     assert environ <= {f"{name}: +" for name in (env.PLAN, env.ORT_INTRA, env.ORT_INTER, "RADDLE_ANNOUNCED")}

@@ -215,7 +215,7 @@ def test_what_a_signal_handler_raises_in_the_shim_s_work_reaches_the_application
     )
     path = {"PYTHONPATH": os.pathsep.join([str(mounted / "python"), str(tmp_path)])}
     program = AT_EACH_LINE.replace("toylib", "hnswlib")
-    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env={**path, env.PLAN: PLAN, env.LOG: "0"})
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env={**path, env.PLAN: PLAN, "RADDLE_LOG": "0"})
     kinds, lines, last = json.loads(done.stdout)
     assert (kinds, last) == (["raised"], 1)
     assert lines > 30

@@ -100,7 +100,7 @@ def test_a_folder_that_takes_no_file_is_left_alone(tmp_path, missing):
 
 
 def test_the_line_can_be_silenced_and_is_said_once_in_a_tree_of_processes():
-    silent = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={env.LOG: "0"})
+    silent = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_LOG": "0"})
     assert (silent.threads, silent.stderr) == ([1], "")
     told = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_ANNOUNCED": "torch,onnxruntime"})
     assert (told.threads, told.stderr) == ([1], "")

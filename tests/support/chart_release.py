@@ -1,13 +1,13 @@
-"""A release of the chart on a cluster: earlier charts, all objects that there are, and what its notes say."""
+"""A release of the chart on a cluster: an earlier chart, all objects that there are, and what its notes say."""
 
 import json
+import shutil
 
 import yaml
 
 from generate import chart, crds
 
 NAMESPACE = chart.NAMESPACE
-PREVIOUS = chart.REPOSITORY / "tests" / "chart" / "previous"
 CRDS = sorted(crds.FOLDER.glob("*.yaml"))
 CRD_NAMES = [crds.read(path.stem)["metadata"]["name"] for path in CRDS]
 # What an uninstall leaves beside CRDs, policies and what running pods mount; the API server made the last three.
@@ -30,18 +30,29 @@ def helm(cluster, action, source, *options):
     )
 
 
-def earlier(frozen, folder):
-    """Make a chart in `folder` that installs what an earlier one rendered, with CRDs that lack the newest column."""
-    templates = folder / "templates"
-    templates.mkdir(parents=True)
-    (folder / "Chart.yaml").write_text(yaml.safe_dump({"apiVersion": "v2", "name": "raddle", "version": "0.0.9"}))
-    made = [crds.read(path.stem) for path in CRDS]
-    for crd in made:
-        del crd["spec"]["versions"][0]["additionalPrinterColumns"][-1]
-    text = yaml.safe_dump_all(made) + "\n---\n" + frozen.read_text()
-    (templates / "all.yaml").write_text('{{ .Files.Get "all.yaml" }}')
-    (folder / "all.yaml").write_text(text)
+def earlier(folder):
+    """Copy the chart to `folder` as an earlier version may have been: no network policies, `earlier_crds`."""
+    shutil.copytree(chart.CHART, folder)
+    (folder / "templates" / "network-policies.yaml").unlink()
+    described = yaml.safe_load((folder / "Chart.yaml").read_text())
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(described | {"version": "0.0.9", "appVersion": "0.0.9"}))
+    for path, crd in earlier_crds().items():
+        (folder / "files" / "crds" / path.name).write_text(yaml.safe_dump(crd))
     return folder
+
+
+def earlier_crds():
+    """The CRDs by file, without what a version may add: the last column, a field of policies, a rule that refuses."""
+    made = {path: crds.read(path.stem) for path in CRDS}
+    for path, crd in made.items():
+        (version,) = crd["spec"]["versions"]
+        del version["additionalPrinterColumns"][-1]
+        if path.stem.endswith("inferencethreadings"):
+            spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+            del spec["onnxruntime"]["properties"]["arenaShrinkage"]
+            rules = spec["threads"]["x-kubernetes-validations"]
+            rules[:] = [rule for rule in rules if rule["fieldPath"] != ".interOp"]
+    return made
 
 
 def everything(cluster):

@@ -10,13 +10,12 @@ DEFAULTS = ({}, {"injection": {"default": "labelled"}}, {"injection": {"default"
 SHIMS = ({}, {"shim": {"configMaps": {"enabled": False}}}, {"shim": {"configMaps": {"namespaces": ["a", "b"]}}})
 WORKLOADS = (
     {},
-    {"workloads": {"enabled": False}, "rbac": {"aggregate": False}, "admissionPolicies": {"enabled": False}},
+    {"webhook": {"replicas": 1}, "rbac": {"aggregate": False}, "admissionPolicies": {"enabled": False}},
     {
         "image": {"repository": "example/raddle", "digest": "sha256:" + "0" * 64},
         "imagePullSecrets": [{"name": "pull"}],
         "webhook": {
             "replicas": 5,
-            "podDisruptionBudget": {"enabled": False},
             "annotations": {"admissions.enforcer/disabled": "true"},
             "affinity": {"nodeAffinity": {}},
             "tolerations": [{"operator": "Exists"}],
@@ -27,14 +26,10 @@ WORKLOADS = (
             "extraEnv": [{"name": "RADDLE_LOG_LEVEL", "value": "debug"}],
             "clientCA": {"configMap": "api-server-ca"},
         },
-        "agent": {
-            "kubeletConfig": "None",
-            "podResources": {"enabled": True, "hostPath": "/data/kubelet/pod-resources"},
-        },
-        "nodeFeatureDiscovery": {"enabled": True},
-        "tuning": {"enabled": True, "image": {"repository": "example/raddle-tuner", "tag": "1"}},
+        "agent": {"kubeletConfig": "None"},
+        "tuning": {"enabled": True, "image": "example/raddle-tuner:1"},
     },
-    {"agent": {"enabled": False}, "rbac": {"create": False}, "tuning": {"enabled": True}},
+    {"agent": {"enabled": False}, "controller": {"replicas": 1}, "tuning": {"enabled": True}},
 )
 NETWORKS = (
     {},
@@ -46,7 +41,7 @@ NETWORKS = (
 )
 MONITORING = (
     {},
-    {"monitoring": {"scrape": {"kind": "PodMonitor", "interval": "30s", "labels": {"prometheus": "main"}}}},
+    {"monitoring": {"scrape": {"kind": "PodMonitor", "labels": {"prometheus": "main"}}}},
     {
         "monitoring": {
             "scrape": {"kind": "ServiceMonitor"},

@@ -6,14 +6,14 @@ from cluster import decided, objects
 from raddle_operator.injection.decide import Facts, Settings
 from raddle_operator.injection.volumes import ShimDelivery
 
-ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
-DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
+ITEMS = [
+    {"key": "sitecustomize.py", "path": "python/sitecustomize.py"},
+    {"key": "ld.so.preload", "path": "ld.so.preload"},
+]
 # The architectures' items differ, so that it shows which are mounted.
 SHIM = ShimDelivery(
     config_map="raddle-shim-0123456789",
-    items=ITEMS,
-    door_items={"x86_64": DOOR_ITEMS, "aarch64": DOOR_ITEMS[::-1]},
-    image="example.test/raddle:1",
+    items={"x86_64": ITEMS, "aarch64": ITEMS[::-1]},
 )
 KNOWN = Facts(architectures=frozenset({"x86_64"}))
 

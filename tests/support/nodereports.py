@@ -7,18 +7,17 @@ import contextlib
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
 
+from raddle_operator.effective import compare
+from raddle_operator.effective.planned import Planned
 from raddle_operator.objects import nodereport
-from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process
+from raddle_operator.objects.nodereport import Container, Level, NodeReport, Pool, Process
 
-SETS_16 = Finding(
-    cause=Cause.CODE_SETS_IT,
-    detail="16 threads where 2 are planned: SessionOptions.intra_op_num_threads is 16",
-    fix="leave intra_op_num_threads out, or set it to 0",
-)
+PLANNED = Planned(threads=2, counts={"onnxruntime": 2}, limit_cpus=2.0, shim=True, runtimes=("onnxruntime",))
 
 
 def container(pod: str, *, namespace: str = "models", name: str = "serve", **more: Any) -> Container:
@@ -49,9 +48,12 @@ def process(last_cpus: Mapping[int, int], used_cpus: float = 1.5, delay_cpus: fl
 def sixteen(pod: str = "resnet-0", processes_on: Mapping[int, int] | None = None, **more: Any) -> Container:
     """A container whose code sets 16 threads at a limit of 2; `processes_on`: CPU -> how many of them were there."""
     given: dict[str, Any] = {"used_cpus": 2.0, "throttled_share": 0.83, "throttled_cpus": 5.2, "waiting_share": 0.91}
-    given |= {"effective_threads": 16, "findings": (SETS_16,)}
-    given["processes"] = (process(processes_on or dict.fromkeys(range(16), 1), 2.0, 13.5),)
-    return container(pod, **{**given, **more})
+    session = nodereport.Session(runtime="onnxruntime", threads=16, source="code")
+    of_code = process(processes_on or dict.fromkeys(range(16), 1), 2.0, 13.5)
+    given["processes"] = (replace(of_code, sessions=(session,), listened=True),)
+    made = container(pod, **{**given, **more})
+    (found,) = compare.compared(report("n", made), {(made.uid, made.name): PLANNED}, {}).containers
+    return found
 
 
 def report(node: str, *containers: Container, level: Level = Level.PROCESSES) -> NodeReport:

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from assembling import regular
 from cluster import objects
 from raddle import delivery, env
-from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning import families
 from raddle_operator.objects import nodetopology
+from support.placement import random_machines
 
 NAMESPACES = ("models", "picky", "plain")
 # Most pods are of the first, or there would be little to answer.
@@ -25,17 +24,17 @@ NAMES = ("serve", "worker", "istio-proxy", "raddle-shim", "x" * 63)
 CPUS = ("0", "100m", "0.5", "1", "1500m", "2", "2.5", "8", "64", "1e2", "1E", "1n", "-1", "1e999", "x", "", "9" * 400)
 MEMORY = ("0", "64Mi", "1Gi", "1073741824", "128974848000m")
 VARIABLES = (
-    "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "ORIGINAL_PYTHONPATH", "OMP_NUM_THREADS",
+    "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "OMP_NUM_THREADS",
     "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
-    "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
-    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT, env.AGENT,
+    "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS",
+    "NODE_OPTIONS", "LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT, env.AGENT,
     "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "SERVER_THREADS", "LLAMA_ARG_THREADS",
 )  # fmt: skip
 TEXTS = (
-    "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python:/app", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
-    "--require /opt/raddle/node/raddle.cjs -r x", "/opt/raddle/native/x86_64/libraddle.so:/lib/a.so", "-w 4",
+    "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
+    "/opt/raddle/libraddle.so:/lib/a.so", "-w 4",
     "/opt/raddle-report", "10.96.0.12:8126/serve", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
-    "é\u202e\U0001f600", ":" * 40, "/opt/raddle/python:/opt/raddle/python",
+    "é\u202e\U0001f600", ":" * 40,
 )  # fmt: skip
 COMMANDS = (
     ["python", "serve.py"], ["gunicorn", "-w", "4", "app:app"], ["sh", "-c", "exec uvicorn --workers=2 app:app"],
@@ -53,13 +52,8 @@ VOLUMES = (
     {"name": "data", "emptyDir": {}}, {"name": "raddle-shim", "hostPath": {"path": "/etc"}},
     {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}},
     {"name": "raddle-shim", "image": {"reference": "evil.test/x", "pullPolicy": "Always"}},
-    {"name": "raddle-shim", "emptyDir": {"sizeLimit": "16Mi"}},
     {"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}},
     {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
-)  # fmt: skip
-IMAGE_ENVS: tuple[dict[str, str], ...] = (
-    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": ""}, {"NODE_OPTIONS": "--max-old-space-size=64"},
-    {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 )  # fmt: skip
 # Field of a policy -> values that the schema lets through.
 FIELDS: dict[str, tuple[Any, ...]] = {
@@ -67,18 +61,22 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "mode": ("Initial", "Initial", "Initial", "Observe"),
     "objective": ("Latency", "Throughput"),
     "existingValues": ("Respect", "Override"),
-    "shim": ("Auto", "Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
+    "shim": ("Auto", "Auto", "Auto", "None"),
     "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
     "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES)),
-    "imageEnv": IMAGE_ENVS,
     "reports": (True, False),
-    "nativeShim": ("Disabled", "Preload"),
     "allocator": ("System", "Jemalloc"),
-    "budget": ({"source": "Request"}, {"source": "Node"}, {"workersPerContainer": 4}),
+    "budget": (
+        {"source": "Request"},
+        {"source": "Limit"},
+        {"source": "Node"},
+        {"workersPerContainer": 4},
+        {"sessionsPerWorker": 2},
+    ),
     "tuning": ("Auto", "ranker"),
     "variables": ({"SERVER_THREADS": "{threads}"}, {"SERVER_THREADS": "8", "LLAMA_ARG_THREADS": "{cpus}"}),
     "presets": ("Auto", "Auto", "Never"),
-    "threads": ({"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"}),
+    "threads": ({"intraOp": 3}, {"maxIntraOp": 2}, {"spinning": "Never"}),
 }
 JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", [], {}, [[]], {"a": None}, [None], "\ud800", 1e308)
 LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -204,20 +202,25 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def policies(choice: Random) -> Iterator[dict[str, Any]]:
-    """Policies that the schema lets through."""
+    """Some policies of a cluster."""
     for name in ("p0", "p1"):
         if name == "p0" or _chance(choice, 0.5):
-            yield _policy(choice, name, choice.choice(USED[:-1]))
+            yield policy(choice, name, choice.choice(USED[:-1]))
     if _chance(choice, 0.4):
-        policy = _policy(choice, "cluster", "")
-        policy["spec"]["tier"] = choice.choice(("Admin", "Baseline"))
-        yield {**policy, "kind": "ClusterInferenceThreading"}
+        yield policy(choice, "cluster", None)
 
 
-def _policy(choice: Random, name: str, namespace: str) -> dict[str, Any]:
+def policy(choice: Random, name: str, namespace: str | None = "") -> dict[str, Any]:
+    """A policy that the schema lets through; in namespace None it is of the cluster, by default in any or none."""
+    if namespace == "":
+        namespace = choice.choice((None, "ns", "ns", "ns"))
     spec = {key: choice.choice(values) for key, values in FIELDS.items() if _chance(choice, 0.4)}
     spec["podSelector"] = choice.choice(({}, {}, {}, {"matchLabels": {"app": "resnet"}}))
-    return objects.policy(name, namespace, metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}, **spec)
+    created = {"creationTimestamp": choice.choice(("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"))}
+    if namespace is not None:
+        return objects.policy(name, namespace, metadata=created, **spec)
+    tier = choice.choice(("Admin", "Baseline"))
+    return objects.policy(name, None, "ClusterInferenceThreading", created, **spec, tier=tier)
 
 
 def namespaces() -> Iterator[dict[str, Any]]:
@@ -230,19 +233,7 @@ def topologies(choice: Random) -> Iterator[dict[str, Any]]:
     """Topologies of all but the last of NODES."""
     for name in NODES[:-1]:
         if _chance(choice, 0.8):
-            yield {"metadata": {"name": name}, "spec": nodetopology.to_spec(_machine(choice))}
-
-
-def _machine(choice: Random) -> Machine:
-    return regular(
-        choice.choice((2, 8, 30)),
-        choice.choice((1, 2)),
-        numa_nodes=choice.choice((1, 2)),
-        l3_domains=0,
-        architecture=choice.choice(("x86_64", "aarch64")),
-        kubelet=choice.choice((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none"))),
-        boot_id="b",
-    )
+            yield {"metadata": {"name": name}, "spec": nodetopology.to_spec(random_machines.node(choice))}
 
 
 def shims(choice: Random) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """A real kubelet of this machine with no containers: a container runtime that says it is ready and has nothing.
 
-The kubelet serves /configz and its PodResources socket once its runtime is ready; the runtime here answers every call
+The kubelet serves /configz once its runtime is ready; the runtime here answers every call
 of the CRI with an empty message but the two that are asked for words.
 """
 
@@ -85,11 +85,6 @@ class Kubelet:
         self.node = node
         self._cluster, self._folder, self._endpoint = cluster, folder, endpoint
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pod_resources(self) -> Path:
-        """Its PodResources socket."""
-        return self._folder / "root" / "pod-resources" / "kubelet.sock"
 
     def start(self, **settings: Any) -> None:
         """Run it with these fields of its configuration, as a node that was set up again."""

@@ -105,7 +105,7 @@ def explained(space, one, *options):
 def seen(space, one, scenario, container):
     """What a container of the scenario's pod shows."""
     # What the shim's own program says in each of the pod's containers.
-    live = explained(space, one, "--live") if verdict.wished(scenario) == "Auto" else None
+    live = explained(space, one, "--live")
     if container.image == NODE_IMAGE:
         report, show = _copied_report(space, one, container.name), None
     else:

@@ -45,8 +45,7 @@ class KnownCluster:
             memory.topologies.put(topology)
         for shim in podmaker.shims(choice):
             memory.shims.put(shim)
-        image = choice.choice(("", "example.test/raddle:1"))
-        settings = WebhookSettings(tls_dir=Path(), shim_image=image, arrival_wait_s=0.0, lookup_timeout_s=0.0)
+        settings = WebhookSettings(tls_dir=Path(), arrival_wait_s=0.0, lookup_timeout_s=0.0)
         self.memory = memory
         self.metrics = WebhookMetrics()
         self._admission = Admission(settings, Caches(memory.sources()), None, self.metrics, DecisionLog(0.0))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
-from cluster import objects
 from support import podmaker
 
 # Beside what the fuzzer draws from (support.podmaker): quantities and texts that the API server lets through.
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
 LITERALS = (
-    *podmaker.TEXTS, "/app", "/opt/raddle", "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs",
-    "/opt/raddle/native/aarch64/libraddle.so", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
+    *podmaker.TEXTS, "/app", "/opt/raddle", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
     "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=8;RADDLE_LITERALS=1",
 )  # fmt: skip
-NAMES = ("serve", "worker", "a", "model-2", "istio-proxy", "x" * 63)
 GPUS = ("nvidia.com/gpu", "nvidia.com/gpumem", "", "", "", "")
 
 
@@ -72,32 +68,14 @@ def _resources(found: dict[str, Any], choice: Random) -> dict[str, Any]:
     return {key: value for key, value in (("limits", limits), ("requests", requests)) if value}
 
 
-def _compact(draw_from: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects with these parts, each of which may be absent."""
-    return st.fixed_dictionaries({}, optional=draw_from)
-
-
-@st.composite
-def policies(draw: st.DrawFn, name: str = "p0") -> dict[str, Any]:
+def policies(name: str = "p0") -> st.SearchStrategy[dict[str, Any]]:
     """A policy that the schema lets through."""
-    cluster = draw(st.integers(0, 3)) == 0
-    fields = {key: st.sampled_from(values) for key, values in podmaker.FIELDS.items()}
-    containers = st.lists(st.sampled_from((*NAMES, "init", "proxy", "nowhere")), min_size=1, unique=True)
-    budget = _compact(
-        {
-            "source": st.sampled_from(("Auto", "Limit", "Request", "Node")),
-            "workersPerContainer": st.integers(1, 8),
-            "sessionsPerWorker": st.integers(1, 4),
-        }
-    )
-    spec = draw(_compact({**fields, "priority": st.integers(-2, 2), "containers": containers, "budget": budget}))
-    spec["podSelector"] = draw(st.sampled_from(({}, {}, {"matchLabels": {"app": "resnet"}})))
-    created = draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")))
-    if not cluster:
-        return objects.policy(name, "ns", metadata={"creationTimestamp": created}, **spec)
-    tier = draw(st.sampled_from(("Admin", "Baseline")))
-    kind = "ClusterInferenceThreading"
-    return objects.policy(name, None, kind, {"creationTimestamp": created}, **spec, tier=tier)
+    return st.randoms(use_true_random=False).map(lambda choice: podmaker.policy(choice, name))
+
+
+def mutilated(of: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[Any]:
+    """Such an object with one to three parts of it replaced by any JSON."""
+    return st.builds(podmaker.mutilated, of, st.randoms(use_true_random=False))
 
 
 # Anything that JSON can hold.
@@ -106,32 +84,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=20,
 )
-
-
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path]
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            found += _places(inner, (*path, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            found += _places(inner, (*path, index))
-    return found
-
-
-@st.composite
-def mutilated(draw: st.DrawFn, of: st.SearchStrategy[dict[str, Any]]) -> Any:
-    """Such an object with one to three parts of it replaced by any JSON."""
-    broken: Any = copy.deepcopy(draw(of))
-    for _ in range(draw(st.integers(1, 3))):
-        *parents, last = draw(st.sampled_from([place for place in _places(broken) if place] or [(None,)]))
-        if last is None:
-            return draw(JSON)
-        target = broken
-        for step in parents:
-            target = target[step]
-        target[last] = draw(JSON)
-    return broken
 
 
 def qos(pod: dict[str, Any]) -> str:

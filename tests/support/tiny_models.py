@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import onnx
-from onnx import TensorProto, helper
+import onnx_models
 
 
 def write(folder: Path, *, side: int = 8) -> Path:
     """An ONNX file: the product of a matrix with itself, of a batch without a size."""
-    return _saved(folder / "tiny.onnx", [helper.make_node("MatMul", ["x", "x"], ["y"])], side)
+    return _written(folder / "tiny.onnx", "y = MatMul(x, x)", side)
 
 
 def write_wide(folder: Path, *, branches: int, side: int = 8) -> Path:
     """An ONNX file: so many products beside each other, and their sum."""
-    nodes = [helper.make_node("MatMul", ["x", "x"], [f"branch{n}"]) for n in range(branches)]
-    nodes.append(helper.make_node("Sum", [f"branch{n}" for n in range(branches)], ["y"]))
-    return _saved(folder / "wide.onnx", nodes, side)
+    names = [f"branch{n}" for n in range(branches)]
+    steps = [*(f"{name} = MatMul(x, x)" for name in names), f"y = Sum({', '.join(names)})"]
+    return _written(folder / "wide.onnx", " ".join(steps), side)
 
 
-def _saved(path: Path, nodes: list[onnx.NodeProto], side: int) -> Path:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", side, side]) for name in "xy")
-    graph = helper.make_graph(nodes, "tiny", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+def _written(path: Path, steps: str, side: int) -> Path:
+    shape = f"float[batch,{side},{side}]"
+    return onnx_models.write(path, f"tiny ({shape} x) => ({shape} y) {{ {steps} }}")

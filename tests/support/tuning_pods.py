@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from cluster import local_container
+from raddle import delivery
 from raddle_operator.jobs import supervisor
 
 UID = 10123
@@ -57,7 +58,7 @@ def container(
         path = os.pathsep.join((programs, str(Path(sys.executable).parent), os.environ["PATH"]))
         mounts = {tempfile.gettempdir(): Path(tempfile.gettempdir())}
         if shim is not None:
-            mounts["/opt/raddle"] = shim
+            mounts |= {delivery.MOUNT_PATH: shim, delivery.PRELOAD_FILE: shim / delivery.PRELOAD_KEY}
         command = ["env", f"--chdir={cwd or '/'}", "sh", *supervisor.command(str(shared))[1:]]
         environment = {**os.environ, **(variables or {}), "PATH": path}
         with local_container.container(command, environment, user=UID, mounts=mounts) as parent:

@@ -176,7 +176,7 @@ async def running(folder, memory=None, *, kube=None, **changes):
     if not (folder / "tls.crt").exists():
         local_issue(folder, ["127.0.0.1", "localhost"])
     told = settings(folder, **changes)
-    sources = memory.sources(node_feature_discovery=told.node_feature_discovery, tuning=told.tuning)
+    sources = memory.sources(tuning=told.tuning)
     webhook = Webhook(told, sources, kube)
     stop = asyncio.Event()
     stopped = asyncio.create_task(serve_until(stop, webhook))

@@ -1,4 +1,4 @@
-"""The command line: build the programs, run a cluster, list what runs, clean up."""
+"""The command line: build the programs, run a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from cluster import binaries, build, registry
+from cluster import binaries, build
 from cluster.cluster import Cluster
 from cluster.errors import DevclusterError
 from cluster.interrupt import interrupt_on
@@ -26,8 +26,6 @@ examples:
   python -m cluster up -- kubectl get namespaces run one command in a cluster, then stop; its exit code is kept
   python -m cluster up --version 1.33.13         another Kubernetes version
   python -m cluster which helm                   the path of helm or kubectl, built if need be
-  python -m cluster list                         which clusters run, and which directories were kept
-  python -m cluster clean --cache                remove kept and dead clusters, and the built programs
 """
 
 
@@ -40,11 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _build(options)
         if options.action == "up":
             return _up(options, command)
-        if options.action == "which":
-            return _which(options.tool)
-        if options.action == "list":
-            return _list()
-        return _clean(cache=options.cache)
+        return _which(options.tool)
     except DevclusterError as error:
         print(f"devcluster: {error}", file=sys.stderr)
         return 1
@@ -66,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="build|up|which|list|clean")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="build|up|which")
     version = argparse.ArgumentParser(add_help=False)
     version.add_argument(
         "--version", type=Version.parse, default=DEFAULT_KUBERNETES, help="Kubernetes version (default: %(default)s)"
@@ -79,18 +73,14 @@ def _parser() -> argparse.ArgumentParser:
         help="build containerd and runc too, for real nodes' image volumes and user namespaces",
     )
     running = actions.add_parser("up", parents=[version], help="run a cluster; `-- COMMAND` runs a command in it")
-    running.add_argument("--name", help="its name in `list` and in the kubeconfig")
+    running.add_argument("--name", help="its name in the kubeconfig")
     running.add_argument("--api-only", action="store_true", help="without scheduler and controller manager")
     running.add_argument("--nodes", type=int, default=0, metavar="N", help="register N nodes without a kubelet")
     running.add_argument("--cpus", type=int, default=8, help="logical CPUs of each node (default: %(default)s)")
     running.add_argument("--helm", action="store_true", help="have Helm on the command's PATH, building it if need be")
-    running.add_argument("--keep", action="store_true", help="keep the directory with logs and data")
     running.add_argument("--feature-gates", default="", metavar="A=true,B=false", help="for all Kubernetes components")
     finding = actions.add_parser("which", help="print the path of a tool, building it if need be")
     finding.add_argument("tool", choices=["helm", "kubectl"])
-    actions.add_parser("list", help="list clusters")
-    cleaning = actions.add_parser("clean", help="remove directories of dead clusters, also kept ones")
-    cleaning.add_argument("--cache", action="store_true", help="remove the built programs too")
     return parser
 
 
@@ -119,7 +109,6 @@ def _up(options: argparse.Namespace, command: list[str]) -> int:
     cluster = Cluster(
         version=options.version,
         feature_gates=_feature_gates(options.feature_gates),
-        keep=options.keep,
         name=options.name,
         scheduler=not options.api_only,
         controller_manager=not options.api_only,
@@ -162,27 +151,6 @@ def _feature_gates(text: str) -> dict[str, bool]:
             raise DevclusterError(f"--feature-gates: got {item!r}, expected NAME=true or NAME=false")
         gates[name] = value == "true"
     return gates
-
-
-def _list() -> int:
-    states = registry.living()
-    for state in states:
-        print(f"{state['name']}\t{state['version']}\t{state['server']}\tprocess {state['owner']}\t{state['directory']}")
-    for directory in registry.kept():
-        print(f"(kept)\t{directory}")
-    if not states:
-        print("no cluster runs", file=sys.stderr)
-    return 0
-
-
-def _clean(*, cache: bool) -> int:
-    removed = registry.sweep(also_kept=True)
-    if cache:
-        removed.append(binaries.cache_folder())
-        shutil.rmtree(binaries.cache_folder(), ignore_errors=True)
-    for directory in removed:
-        print(f"removed {directory}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -54,15 +54,14 @@ class Cluster:
         feature_gates: Mapping[str, bool] | None = None,
         extra_flags: Mapping[str, Sequence[str]] | None = None,
         audit_policy: Mapping[str, Any] | None = None,
-        keep: bool = False,
         name: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         """Describes a cluster; entering it starts it.
 
         `extra_flags` are more flags by component (`kube-apiserver`, `etcd`, …), which win. `audit_policy` is an
-        audit.k8s.io/v1 Policy; the log is logs/audit.log. `keep` leaves the directory (not the processes) behind.
-        `name` is shown by `list` and as the kubeconfig's context. Without a controller manager there are no service
+        audit.k8s.io/v1 Policy; the log is logs/audit.log. `name` is the
+        kubeconfig's context. Without a controller manager there are no service
         accounts, and pods need none.
         """
         self.version = version if isinstance(version, Version) else Version.parse(version)
@@ -75,7 +74,6 @@ class Cluster:
             extra_flags=extra_flags or {},
         )
         self._audit_policy = audit_policy
-        self._keep = keep
         self._progress = progress or Progress()
         self._programs: dict[str, Path] = {}
         self._control_plane: ControlPlane | None = None
@@ -94,13 +92,9 @@ class Cluster:
         registry.sweep()
         self.directory, self._lock = registry.create(self.name)
         try:
-            if self._keep:
-                (self.directory / registry.KEPT).touch()
-            self._janitor = start_janitor(self.directory, keep=self._keep, owner_pid=os.getpid())
+            self._janitor = start_janitor(self.directory, owner_pid=os.getpid())
             self._start(self._janitor.pid)
             self.ready_seconds = time.monotonic() - started
-            state = {"name": self.name, "version": str(self.version), "server": self.server, "owner": os.getpid()}
-            registry.write_state(self.directory, state)
         except BaseException:
             self._shut_down()
             raise
@@ -109,7 +103,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stops everything that was started and removes the directory unless it is to be kept."""
+        """Stops everything that was started and removes the directory."""
         self._shut_down()
 
     @property
@@ -305,8 +299,7 @@ class Cluster:
             self._nodes.close()
         if self._client is not None:
             self._client.close()
-        if not self._keep:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
         if self._janitor is not None:
             with contextlib.suppress(OSError):
                 self._janitor.communicate()

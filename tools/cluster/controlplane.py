@@ -158,10 +158,10 @@ class ControlPlane:
             connection.close()
 
 
-def start_janitor(directory: Path, *, keep: bool, owner_pid: int) -> subprocess.Popen[bytes]:
+def start_janitor(directory: Path, *, owner_pid: int) -> subprocess.Popen[bytes]:
     """Starts the process that ends the cluster when its owner goes; its pid is the components' process group."""
     script = Path(__file__).with_name("janitor.py")
-    command = [sys.executable, "-I", "-S", str(script), str(owner_pid), str(directory), "keep" if keep else "remove"]
+    command = [sys.executable, "-I", "-S", str(script), str(owner_pid), str(directory)]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
     )

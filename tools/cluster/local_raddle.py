@@ -27,6 +27,11 @@ from raddle_operator.objects import nodetopology
 
 NAMESPACE = "raddle-system"
 CHART = Path(__file__).parents[2] / "charts" / "raddle"
+# Options of Helm for what installs the chart's objects but those that run Raddle in the cluster.
+WITHOUT_WORKLOADS = (
+    "--post-renderer", sys.executable,
+    "--post-renderer-args", str(Path(__file__).with_name("without_workloads.py")),
+)  # fmt: skip
 READY_SECONDS = 30.0
 STOP_SECONDS = 10.0
 # uname -m -> what Go, and so a Node object, calls it.
@@ -109,7 +114,8 @@ class LocalRaddle:
     """Raddle on a cluster, from `with` to the end of the block.
 
     `values` are chart values beyond those of the harness; `start` names the processes to start at once. `prefixes` are
-    put before a process's command line, by its name: a program that ends in exec, such as env or setpriv.
+    put before a process's command line, by its name: a program that ends in exec, such as env or setpriv. With
+    `workloads` the chart's Deployments and the like are in the cluster too.
     """
 
     webhook: Process
@@ -124,6 +130,7 @@ class LocalRaddle:
         controller_options: Sequence[str] = (),
         webhook_options: Sequence[str] = (),
         prefixes: Mapping[str, Sequence[str]] | None = None,
+        workloads: bool = False,
     ) -> None:
         """Describes it; entering installs the chart and starts the processes."""
         self.cluster = cluster
@@ -132,6 +139,7 @@ class LocalRaddle:
         self._controller_options = controller_options
         self._webhook_options = webhook_options
         self._prefixes = prefixes or {}
+        self._helm_options = () if workloads else WITHOUT_WORKLOADS
         self._processes: list[Process] = []
 
     def __enter__(self) -> Self:
@@ -158,7 +166,6 @@ class LocalRaddle:
 
     def _install(self, port: int, authority: bytes) -> None:
         values: dict[str, Any] = {
-            "workloads": {"enabled": False},
             "certificates": {"source": "Secret"},
             "webhook": {
                 "url": f"https://127.0.0.1:{port}",
@@ -171,7 +178,7 @@ class LocalRaddle:
         file.write_text(yaml.safe_dump(values))
         self.cluster.helm(
             "upgrade", "--install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
-            "--values", str(file),
+            "--values", str(file), *self._helm_options,
         )  # fmt: skip
 
     # --- processes --------------------------------------------------------------------------------------------------

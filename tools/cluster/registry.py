@@ -1,4 +1,4 @@
-"""Where clusters of this user lie, which of them live, and the removal of what dead owners left.
+"""Where clusters of this user lie, and the removal of what dead owners left.
 
 Each cluster has a directory below one folder in the temporary directory. Its owner holds a lock on `owner.lock` in it:
 the kernel releases that lock however the owner ends, so a lock that can be taken marks a dead cluster. The janitor
@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from cluster.errors import DevclusterError
 
 LOCK = "owner.lock"
-STATE = "cluster.json"
-KEPT = "kept"
 COMPONENTS = frozenset({"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"})
 # A directory gets its final name only once its lock is held, so that nobody sweeps it before.
 UNBORN_PREFIX = ".new-"
@@ -52,31 +48,11 @@ def create(name: str) -> tuple[Path, TextIO]:
     return directory, lock
 
 
-def write_state(directory: Path, state: Mapping[str, Any]) -> None:
-    """Writes what `list` shows of a cluster."""
-    (directory / STATE).write_text(json.dumps(state))
-
-
-def living() -> list[dict[str, Any]]:
-    """The state of each cluster whose owner lives and that is ready, with its `directory`."""
-    states = []
-    for directory in _directories():
-        if not _is_dead(directory):
-            with contextlib.suppress(OSError, ValueError):
-                states.append({**json.loads((directory / STATE).read_text()), "directory": str(directory)})
-    return states
-
-
-def kept() -> list[Path]:
-    """The directories that were kept on purpose, after their cluster ended."""
-    return [directory for directory in _directories() if (directory / KEPT).exists() and _is_dead(directory)]
-
-
-def sweep(*, also_kept: bool = False) -> list[Path]:
+def sweep() -> list[Path]:
     """Ends the processes of clusters without an owner, removes their directories, and returns these."""
     removed = []
     for directory in _directories():
-        if _is_dead(directory) and (also_kept or not (directory / KEPT).exists()):
+        if _is_dead(directory):
             _kill_processes_in(directory)
             shutil.rmtree(directory, ignore_errors=True)
             removed.append(directory)

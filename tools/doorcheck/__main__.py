@@ -25,7 +25,7 @@ from raddle import delivery
 from raddle_operator.local import door
 from report import ROOT, markdown_table, revision, write_section
 
-DOCUMENT = ROOT / "docs" / "explanation" / "the-door.md"
+DOCUMENT = ROOT / "docs" / "explanation" / "preload-injection.md"
 UNAVAILABLE = 77
 
 
@@ -49,7 +49,7 @@ def told(found: check.Found) -> str:
         for reason, cases in found.left_out.items()
     )
     return (
-        markdown_table(["from", "programs", "ways to start them", "starts behind the door"], lines)
+        markdown_table(["from", "programs", "ways to start them", "starts"], lines)
         + f"\n{found.started} starts, {len(found.different)} different. Left out: {left}. Revision {revision()}.\n"
     )
 
@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the order (default 1)")
     parser.add_argument("--only", help="programs whose path has this text")
     parser.add_argument("--list", action="store_true", help="name what was left out")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/explanation/the-door.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/explanation/preload-injection.md")
     arguments = parser.parse_args()
     reason = unavailable()
     if reason:
@@ -83,7 +83,7 @@ def main() -> int:
     found = check.Found()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         Path(folder).chmod(0o755)
-        delivery.write(folder, platform.machine())
+        delivery.write(folder)
         shares = [wanted[number :: arguments.jobs] for number in range(arguments.jobs)]
         starts = [len(range(number, arguments.starts, arguments.jobs)) for number in range(arguments.jobs)]
         for part in pool.map(partial(_checked, Path(folder), arguments.seconds), shares, starts):

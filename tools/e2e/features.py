@@ -1,8 +1,7 @@
-"""What this machine's node can do for pods beyond Debian's packages: Node.js, image volumes, user namespaces.
+"""What this machine's node can do for pods beyond Debian's packages: Node.js, user namespaces.
 
-Image volumes need containerd 2.2 (2.1 mounts them too and ignores their subPath,
-https://github.com/containerd/containerd/issues/11580), user namespaces runc 1.2 and a kernel that maps the owners of
-mounts. Debian has neither; where they are built, this machine's node runs on them.
+User namespaces need containerd 2, runc 1.2 and a kernel that maps the owners of mounts. Debian has neither; where they
+are built, this machine's node runs on them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import subprocess
 from typing import Final
 
 from cluster import binaries, build
-from cluster.versions import DEFAULT_CONTAINERD
 
 COMMAND: Final = "python -m cluster build --containerd"
 OLDEST_RUNC: Final = (1, 2)
@@ -24,13 +22,6 @@ def without_nodejs() -> str:
     """Why no pod can have Node.js here; "" where one can."""
     missing = [program for program in ("node", "npm") if shutil.which(program) is None]
     return f"no {' and no '.join(missing)} on this machine" if missing else ""
-
-
-def without_image_volumes() -> str:
-    """Why no pod can have an image volume here; "" where one can."""
-    if search_path():
-        return ""
-    return f"containerd {DEFAULT_CONTAINERD} is not built ({COMMAND}), and the installed one has no image volumes"
 
 
 def without_user_namespaces() -> str:

@@ -21,8 +21,8 @@ from cluster.progress import Progress
 from cluster.waiting import T
 from e2e import guestdisk, joining, settings, waiting
 from e2e.errors import E2EError
-from lab import contents, programs, qemu, shapes
 from unavailable import UnavailableError
+from vm import disk, programs, qemu, shapes
 
 SHAPE = "2s4n-8c16t"
 INSIDE = Path(__file__).with_name("inside")
@@ -48,7 +48,7 @@ def need() -> None:
 
 
 @contextmanager
-def running(cluster: Cluster, node: settings.Node, disk: Path, kernel: Path, progress: Progress) -> Iterator[None]:
+def running(cluster: Cluster, node: settings.Node, root_disk: Path, kernel: Path, progress: Progress) -> Iterator[None]:
     """The node, with a disk of guestdisk's, once it is Ready; one that hangs is booted again.
 
     Raises E2EError or DevclusterError, with the end of its console.
@@ -58,7 +58,7 @@ def running(cluster: Cluster, node: settings.Node, disk: Path, kernel: Path, pro
     try:
         _write_initramfs(cluster, node, folder)
         machine = qemu.Guest(
-            kernel=kernel, initramfs=folder / "initramfs", disk=disk, node_mib=NODE_MIB, tap=node.cable
+            kernel=kernel, initramfs=folder / "initramfs", disk=root_disk, node_mib=NODE_MIB, tap=node.cable
         )
         for attempt in range(ATTEMPTS):
             try:
@@ -77,17 +77,10 @@ def running(cluster: Cluster, node: settings.Node, disk: Path, kernel: Path, pro
 
 def _write_initramfs(cluster: Cluster, node: settings.Node, folder: Path) -> None:
     root = folder / "root"
-    for name in ("proc", "sys", "dev", "root"):
-        (root / name).mkdir(parents=True)
-    contents.busybox(root)
-    shutil.copy(INSIDE / "guest-init.sh", root / "init")
-    (root / "init").chmod(0o755)
-    shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)
     joining.write_files(cluster, node, root / "node")
     shutil.copy(INSIDE / "guest-node.sh", root / "node")
     (root / "node" / "node.env").write_text(environment(node))
-    qemu.initramfs(folder / "initramfs", root)
-    shutil.rmtree(root)
+    disk.initramfs(folder / "initramfs", root, INSIDE / "guest-start.sh")
 
 
 def _boot(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cluster.progress import Progress
 from e2e.errors import E2EError
-from lab import cache, contents, programs, rootfs
+from vm import cache, contents, disk, programs
 
 FOLDERS = (
     *("bin", "dev", "etc", "lib/modules", "lib64", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib/cni"),
@@ -45,8 +45,8 @@ IN_USE_SECONDS = 3600.0
 IMPORT = Path(__file__).with_name("inside") / "import.sh"
 
 
-def disk(images: Sequence[Path], kubelet: Path, progress: Progress) -> Path:
-    """The disk's file, with these image tarballs imported. Raises E2EError or LabError where it can't be made."""
+def made(images: Sequence[Path], kubelet: Path, progress: Progress) -> Path:
+    """The disk's file, with these image tarballs imported. Raises E2EError or VMError where it can't be made."""
     name = f"e2e-guest-{_key(images, kubelet)}"
 
     def make(home: Path) -> None:
@@ -74,7 +74,7 @@ def _make(home: Path, images: Sequence[Path], kubelet: Path, progress: Progress)
         shutil.copy(programs.module(name, progress), root / "lib" / "modules")
     _programs(root, kubelet)
     _import(images, root / "var" / "lib" / "containerd", home / "run")
-    rootfs.image(root, home / "disk.img", free_mib=FREE_MIB)
+    disk.image(root, home / "disk.img", free_mib=FREE_MIB)
     shutil.rmtree(root)
 
 

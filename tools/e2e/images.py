@@ -23,10 +23,10 @@ from packaging.utils import canonicalize_name
 from cluster.progress import Progress
 from e2e import archive, features, settings
 from e2e.errors import E2EError
-from lab import cache, contents, model
-from lab.guest import threads as guest_threads
-from raddle import __version__, delivery
+from raddle import __version__
 from runtimes import nodejs
+from vm import cache, contents, model
+from vm.guest import session
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSIDE = Path(__file__).with_name("inside")
@@ -35,8 +35,7 @@ MAKERS = (Path(__file__), Path(archive.__file__), Path(contents.__file__))
 APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 TUNER_IMAGE = f"raddle-tuner:{__version__}"
-AGENT_REPOSITORY = "raddle-agent"
-SHIM_IMAGE = f"raddle-shim:{__version__}"
+AGENT_IMAGE = f"raddle-agent:{__version__}"
 # Longer than it takes a run to hand them to its nodes.
 IN_USE_SECONDS = 1800
 # Instead of a folder: with buildah, as users' images are built.
@@ -52,19 +51,17 @@ VENV = "/venv"
 VENV_PYTHON = f"{VENV}/bin/python"
 NODE = "/node/bin/node"
 ENV = {"PATH": "/python/bin:/bin"}
-# The second for container runtimes that do not know an image volume's subPath and mount the whole image.
-SHIM_FOLDERS = (delivery.MOUNT_PATH.lstrip("/"), ".")
 
 
 def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str]:
-    """The tarballs, for `ctr images import`, and the repository of the agent's own image ("": it has none).
+    """The tarballs, for `ctr images import`, and the agent's own image ("": it has none).
 
     `exported` is a folder that `python -m images export` has filled, BUILD to have that done; None: images of Raddle
     are made here from the developer's environment. Raises E2EError where one can't be made or is not there.
     """
     if exported == BUILD:
         exported = _built(progress)
-    source = _packages(APP_PACKAGES) + _text(APP, Path(guest_threads.__file__), Path(model.__file__))
+    source = _packages(APP_PACKAGES) + _text(APP, Path(session.__file__), Path(model.__file__))
     app = _kept("app", source, "the application's image", _make_app, progress)
     others = [app / "app.tar", app / "venv.tar", app / "pause.tar"]
     if not features.without_nodejs():
@@ -76,16 +73,14 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
         given = [path.resolve() for path in sorted(exported.glob("*.tar"))]
         if not any(path.name.startswith(f"{RADDLE_IMAGE.replace(':', '-')}") for path in given):
             raise E2EError(f"{exported}: no archive of {RADDLE_IMAGE}; python -m images export {exported} writes one")
-        agent = any(path.name.startswith(AGENT_REPOSITORY) for path in given)
-        if not any(path.name.startswith(SHIM_IMAGE.replace(":", "-")) for path in given):
-            given.append(_shim(progress))
+        agent = any(path.name.startswith(AGENT_IMAGE.replace(":", "-")) for path in given)
         progress.say(f"Raddle's images, as users get them: {', '.join(path.stem for path in given)}")
-        return [*given, *others], AGENT_REPOSITORY if agent else ""
+        return [*given, *others], AGENT_IMAGE if agent else ""
     base = _kept("base", _packages(RADDLE_PACKAGES), "the base of Raddle's image", _make_base, progress)
     make_raddle = functools.partial(_make_raddle, base=base / "base.layer")
     raddle = _kept("raddle", _packages(RADDLE_PACKAGES) + _sources(), "Raddle's image", make_raddle, progress)
     progress.say("Raddle's images are made of the developer's environment (--images build: as users get them)")
-    return [raddle / "raddle.tar", raddle / "tuner.tar", _shim(progress), *others], ""
+    return [raddle / "raddle.tar", raddle / "tuner.tar", *others], ""
 
 
 def distributions(wanted: Iterable[str]) -> list[str]:
@@ -111,11 +106,6 @@ def _built(progress: Progress) -> Path:
     if done.returncode:
         raise E2EError(f"python -m images export: {(done.stdout + done.stderr)[-800:]}")
     return folder
-
-
-def _shim(progress: Progress) -> Path:
-    """The tarball of the shim's image, for image volumes and init containers."""
-    return _kept("shim", delivery.content_hash(), "the shim's image", _make_shim, progress) / "shim.tar"
 
 
 def _kept(name: str, source: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
@@ -177,26 +167,14 @@ def _make_raddle(home: Path, base: Path) -> None:
     shutil.rmtree(root)
 
 
-def _make_shim(home: Path) -> None:
-    """As images/shim/Dockerfile has it, with busybox for cp."""
-    root = home / "root"
-    root.mkdir()
-    for folder in SHIM_FOLDERS:
-        delivery.write(str(root / folder))
-    contents.busybox(root)
-    (root / "bin" / "cp").symlink_to("busybox")
-    image = archive.Image(name=SHIM_IMAGE, entrypoint=["/bin/cp"], env={"PATH": "/bin"}, user="65532")
-    _write_whole(root, {home / "shim.tar": image})
-
-
 def _make_app(home: Path) -> None:
     root = home / "root"
     contents.python(root, distributions(APP_PACKAGES))
     (root / "app").mkdir()
     shutil.copy(APP, root / "app" / "app.py")
     # As the application imports it.
-    (root / "app" / "lab" / "guest").mkdir(parents=True)
-    shutil.copy(guest_threads.__file__, root / "app" / "lab" / "guest" / "threads.py")
+    (root / "app" / "vm" / "guest").mkdir(parents=True)
+    shutil.copy(session.__file__, root / "app" / "vm" / "guest")
     model.write(root / "app" / "model.onnx")
     for name in ("cp", "sleep"):  # beside sh, for tunings
         (root / "bin" / name).symlink_to("busybox")

@@ -13,16 +13,15 @@ from cluster import Cluster, DevclusterError, binaries
 from cluster.progress import Progress
 from e2e import guest, guestdisk, host, images, release, services
 from e2e.errors import E2EError
-from e2e.settings import GUEST, HOST, IMAGE_VOLUME, Node
-from lab import programs
-from lab.errors import LabError, LabUnavailableError
+from e2e.settings import GUEST, HOST, Node
+from vm import programs
+from vm.errors import VMError, VMUnavailableError
 
 IMAGES: Final = "Raddle's images, from `python -m images export DIR`, or `build` to have that done (default: made here)"
 FLAGS: Final = {
     "kube-apiserver": (
         # The API server runs beside the nodes, not on one, and without kube-proxy: it reaches Services at their pods.
         "--enable-aggregator-routing=true",
-        f"--feature-gates={IMAGE_VOLUME}=true",
         # For metrics-server.
         "--requestheader-client-ca-file=pki/ca.crt",
         "--requestheader-username-headers=X-Remote-User",
@@ -75,7 +74,7 @@ def with_guest(site: Installation, progress: Progress) -> Iterator[None]:
     with ExitStack() as stack:
         with _steps():
             kubelet = binaries.find(binaries.kubelet(), ["kubelet"], progress)["kubelet"]
-            disk, kernel = guestdisk.disk(site.tarballs, kubelet, progress), programs.kernel(progress)
+            disk, kernel = guestdisk.made(site.tarballs, kubelet, progress), programs.kernel(progress)
             progress.say(f"QEMU starts {GUEST.name}: 2 sockets, 4 NUMA nodes, 8 cores, 16 CPUs, control groups v2")
             stack.enter_context(guest.running(site.cluster, GUEST, disk, kernel, progress))
             _say_ready(GUEST, progress)
@@ -88,9 +87,9 @@ def _steps() -> Iterator[None]:
     """Tells of what fails by one kind of error."""
     try:
         yield
-    except LabUnavailableError:
+    except VMUnavailableError:
         raise
-    except (DevclusterError, LabError) as error:
+    except (DevclusterError, VMError) as error:
         raise E2EError(str(error)) from error
 
 

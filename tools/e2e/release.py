@@ -13,7 +13,6 @@ from cluster.namespaces import TOPOLOGIES
 from cluster.progress import Progress
 from e2e import waiting
 from e2e.errors import E2EError
-from e2e.images import SHIM_IMAGE
 from e2e.settings import HOST
 from raddle import __version__
 
@@ -29,15 +28,13 @@ NO_CPU = {"requests": {"cpu": "0"}}
 HERE = {"kubernetes.io/hostname": HOST.name}
 VALUES: dict[str, Any] = {
     "image": {"repository": "raddle", "tag": __version__, "pullPolicy": "Never"},
-    "shim": {"image": SHIM_IMAGE},
     "controller": {"resources": NO_CPU, "nodeSelector": HERE},
     # As long as may be: a late answer leaves a pod as it is, which says nothing about Raddle on two busy CPUs.
     "webhook": {"resources": NO_CPU, "nodeSelector": HERE, "timeoutSeconds": {"pods": 10, "bindings": 10}},
     "agent": {
         "resources": NO_CPU,
-        "watch": "Processes",
         # To know which processes have a runtime that no shim has spoken of, and what the code sets.
-        "watchLibraries": True,
+        "watch": "Libraries",
         "datagrams": {"enabled": True},
         # A test waits for a window of two looks.
         "extraEnv": [{"name": "RADDLE_WATCH_INTERVAL", "value": "5"}],
@@ -46,15 +43,13 @@ VALUES: dict[str, Any] = {
 }
 
 
-def install(cluster: Cluster, agent_repository: str, progress: Progress) -> None:
+def install(cluster: Cluster, agent_image: str, progress: Progress) -> None:
     """Install the chart and wait until its pods are Ready; "" is no image of the agent's own.
 
     Raises E2EError with what Helm and the pods say.
     """
     values = cluster.directory / "values.yaml"
-    values.write_text(
-        yaml.safe_dump({**VALUES, "agent": {**VALUES["agent"], "image": {"repository": agent_repository}}})
-    )
+    values.write_text(yaml.safe_dump({**VALUES, "agent": {**VALUES["agent"], "image": agent_image}}))
     progress.say("helm install raddle: controller, webhook and agent as pods")
     helm = str(cluster.provide_helm())
     arguments = ["install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace"]

@@ -244,22 +244,6 @@ SCENARIOS: Final = (
         pod={"hostUsers": False},
         unavailable=features.without_user_namespaces,
     ),
-    Scenario(
-        name="image-volume",
-        why="the shim by a volume from its image",
-        qos="Burstable",
-        containers=(Container(**TWO),),
-        policy_spec={"shim": "ImageVolume", "imageEnv": {"PYTHONPATH": ""}},
-        unavailable=features.without_image_volumes,
-    ),
-    Scenario(
-        name="init-container",
-        why="the shim by an init container of its own image, under Pod Security restricted",
-        qos="Burstable",
-        containers=(Container(security=RESTRICTED, **TWO),),
-        namespace_labels=IN_RESTRICTED,
-        policy_spec={"shim": "InitContainer", "imageEnv": {"PYTHONPATH": ""}},
-    ),
     *(
         Scenario(
             name=kind.lower(),

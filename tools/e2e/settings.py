@@ -14,7 +14,6 @@ SOCKET = "/run/containerd/containerd.sock"
 # The Service `kubernetes`: the first address of the devcluster's range, which the API server's certificate names.
 API_ADDRESS = "10.96.0.1"
 DNS_ADDRESS = "10.96.0.10"
-IMAGE_VOLUME = "ImageVolume"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +21,7 @@ class Node:
     """A node: its name, its CPUs and those that it keeps back, and its place in the network.
 
     `cable` is the interface at this machine's end of the cable to the node, `host_address` that end's address and
-    `address` the node's, in one /30; `pod_range` is the /24 of its pods. `topology_policy` is the topology manager's,
-    `gates` are the kubelet's feature gates.
+    `address` the node's, in one /30; `pod_range` is the /24 of its pods. `topology_policy` is the topology manager's.
     `dns`: its pods are told of the cluster's name server. Without one, each look-up of theirs would wait for seconds.
     """
 
@@ -36,7 +34,6 @@ class Node:
     pod_range: str
     cpu_manager_options: Mapping[str, str] = field(default_factory=dict)
     topology_policy: str = "none"
-    gates: Mapping[str, bool] = field(default_factory=dict)
     dns: bool = False
 
 
@@ -49,8 +46,6 @@ HOST = Node(
     host_address="10.231.0.1",
     address="10.231.0.2",
     pod_range="10.231.1.0/24",
-    # Beta, and off by default, before Kubernetes 1.35.
-    gates={IMAGE_VOLUME: True},
     dns=True,
 )
 # One core of 8 is kept back: with full-pcpus-only nothing less can be.
@@ -134,8 +129,6 @@ def kubelet(node: Node, ca_file: str) -> str:
         "syncFrequency": "10s",
         "topologyManagerPolicy": node.topology_policy,
     }
-    if node.gates:
-        config["featureGates"] = dict(node.gates)
     if node.cpu_manager_options:
         config["cpuManagerPolicyOptions"] = dict(node.cpu_manager_options)
     return yaml.safe_dump(config)

@@ -13,8 +13,6 @@ from raddle import delivery
 from raddle.cpus import cpuset
 from raddle_operator.injection.volumes import SHIM_VOLUME
 
-# What a policy asks for -> the kind of volume that a pod then has.
-VOLUMES = {"Auto": "configMap", "ImageVolume": "image", "InitContainer": "emptyDir"}
 # An application's or its runtime's error, in a log. ONNX Runtime marks severity by a letter.
 ERRORS = ("pthread_setaffinity_np failed", "[E:onnxruntime", "[F:onnxruntime", "Traceback")
 
@@ -24,13 +22,13 @@ class Seen:
     """One container, read from outside: its log, and the exit status and output of Raddle's commands in it.
 
     `report` is `python -m raddle report -o json`, `show` None where the container has no Python, `live`
-    `raddle explain --live -o json` of its pod, None where the door is closed.
+    `raddle explain --live -o json` of its pod.
     """
 
     log: str
     report: tuple[int, str]
     show: tuple[int, str] | None
-    live: tuple[int, str] | None
+    live: tuple[int, str]
 
     @property
     def look(self) -> Mapping[str, Any] | None:
@@ -60,7 +58,7 @@ def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen
     qos = pod["status"]["qosClass"]
     return [
         *([] if qos == scenario.qos else [f"class of service {qos}, expected {scenario.qos}"]),
-        *_delivered(scenario, container, pod),
+        *_delivered(container, pod),
         *_inside(container, seen.look),
         *_said(container, objects.threads(pod, container.name), seen),
         *(f"in the log: {line}" for line in error_lines(seen.log)),
@@ -87,24 +85,16 @@ def told(container: Container, pod: Mapping[str, Any], seen: Seen, stock: Mappin
     return "; ".join(parts)
 
 
-def wished(scenario: Scenario) -> str:
-    """How the scenario's policy has the shim delivered; "Auto" is by the door."""
-    return str(scenario.policy_spec.get("shim", "Auto"))
-
-
-def _delivered(scenario: Scenario, container: Container, pod: Mapping[str, Any]) -> Iterator[str]:
-    """Whether the shim came to a container in the way that the scenario's policy asks for."""
-    wish = wished(scenario)
-    expected = VOLUMES[wish]
-    volumes = [one for one in pod.get("spec", {}).get("volumes", []) if one["name"] == SHIM_VOLUME]
-    kinds = [kind for one in volumes for kind in one if kind != "name"]
-    if kinds != [expected]:
-        yield f"the shim's volume is of kind {' '.join(kinds) or 'none'}, expected {expected} for shim {wish}"
+def _delivered(container: Container, pod: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the shim came to a container."""
     spec = pod.get("spec", {})
+    kinds = [kind for one in spec.get("volumes", []) if one["name"] == SHIM_VOLUME for kind in one if kind != "name"]
+    if kinds != ["configMap"]:
+        yield f"the shim's volume is of kind {' '.join(kinds) or 'none'}, expected configMap"
     for one in [*spec.get("initContainers", []), *spec.get("containers", [])]:
-        by_door = any(mount["mountPath"] == delivery.PRELOAD_FILE for mount in one.get("volumeMounts", []))
-        if one["name"] == container.name and by_door != (wish == "Auto"):
-            yield f"{delivery.PRELOAD_FILE} is {'' if by_door else 'not '}mounted, for shim {wish}"
+        mounted = any(mount["mountPath"] == delivery.PRELOAD_FILE for mount in one.get("volumeMounts", []))
+        if one["name"] == container.name and not mounted:
+            yield f"{delivery.PRELOAD_FILE} is not mounted"
 
 
 def _inside(container: Container, found: Mapping[str, Any] | None) -> Iterator[str]:

@@ -42,12 +42,6 @@ metadata:
 DEFAULT: Final[Mapping[str, Any]] = {"crds": {"install": False}}
 CASES: Final[Mapping[str, Mapping[str, Any]]] = {
     "default": DEFAULT,
-    "local-harness": {
-        **DEFAULT,
-        "workloads": {"enabled": False},
-        "certificates": {"source": "Secret"},
-        "webhook": {"url": "https://127.0.0.1:9443", "caBundle": "Q0E="},
-    },
     "whole-cluster-with-cert-manager": {
         **DEFAULT,
         "injection": {"default": "enabled"},

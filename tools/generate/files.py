@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import machines
-from generate import chart, crds, dashboard, keys, supported
+from generate import chart, crds, dashboard, keys, libraries, supported
 from generate.docs import (
     apireference,
     chartvalues,
@@ -32,6 +32,7 @@ GOLDEN = ROOT / "tests" / "chart" / "golden"
 FILES: Final[Mapping[Path, Callable[[], str]]] = {
     ROOT / "runtime" / "raddle" / "keys.py": keys.python,
     ROOT / "runtime" / "native" / "keys.h": keys.c,
+    ROOT / "runtime" / "native" / "libraries.h": libraries.c,
     ROOT / "crds" / "inferencethreadings.yaml": crds.namespaced,
     ROOT / "crds" / "clusterinferencethreadings.yaml": crds.cluster,
     REFERENCE / "api.md": apireference.render,
@@ -47,7 +48,6 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     PICTURES / "README.md": machinepictures.page,
     ROOT / "docs" / "images" / "tuning" / "example.svg": tuningpictures.pictures,
     ROOT / "docs" / "images" / "watch" / "node.svg": watchpictures.node,
-    ROOT / "docs" / "images" / "watch" / "cluster.svg": watchpictures.cluster,
     chart.CHART / "files" / "monitoring" / "dashboard.json": dashboard.render,
     GOLDEN / "default.yaml": partial(chart.render, chart.DEFAULT),
     **{

@@ -65,7 +65,7 @@ def _c_lines() -> Iterator[str]:
     yield "/* X(key, name, lowest, highest, the words); a word's value is its place among them. */"
     rows = [_key_row(name, allowed) for name, allowed in ALLOWED.items()]
     rows += [f'X({_enumerator(name)}, "{name}", 0, 0, RD_LISTS)' for name in env.LISTS]
-    yield from _macro("RD_KEY_ROWS(X)", rows)
+    yield from macro("RD_KEY_ROWS(X)", rows)
     yield ""
     yield "#define RD_ENUMERATOR(key, ...) key,"
     yield "enum rd_key { RD_KEY_ROWS(RD_ENUMERATOR) RD_KEYS };"
@@ -81,7 +81,7 @@ def _c_lines() -> Iterator[str]:
     yield ""
     yield ""
     yield "/* What sessions are told: PAIR(key, off, on, name in reports, since 1.x), ONE(key, setter, ...) */"
-    yield from _macro("RD_SWITCHES(PAIR, ONE)", [_switch(key, one) for key, one in SWITCHES])
+    yield from macro("RD_SWITCHES(PAIR, ONE)", [_switch(key, one) for key, one in SWITCHES])
     yield ""
     yield f"enum {{ {', '.join(_enumerator(f'switch_{key}') for key, _ in SWITCHES)}, RD_SWITCH_COUNT }};"
     yield ""
@@ -116,7 +116,8 @@ def _switch(key: str, switch: Switch) -> str:
     return f'{shape}({key.upper()}, {setters}, "{switch.report}", {switch.since})'
 
 
-def _macro(head: str, rows: Iterable[str]) -> Iterator[str]:
+def macro(head: str, rows: Iterable[str]) -> Iterator[str]:
+    """A macro of one row a line."""
     lines = [f"#define {head}", *(f"    {row}" for row in rows)]
     width = max(map(len, lines))
     yield from (f"{line.ljust(width)} \\" for line in lines[:-1])

@@ -37,7 +37,7 @@ was proven on {date}. Real servers: [servers](servers.md).
 
 ## Kubernetes
 
-From 1.30 on. With a kubelet and containerd: [on real nodes](../how-to/try-on-real-nodes.md).
+From 1.30 on. With a kubelet and containerd: [on real nodes](../contributing/lab-and-real-nodes.md).
 
 {kubernetes}
 ## Runtimes

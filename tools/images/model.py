@@ -58,7 +58,6 @@ IMAGES: Final = (
     Image(folder="agent", name="raddle-agent", requirements="requirements-agent.txt"),
     # onnx, SciPy and numpy are C++.
     Image(folder="tuner", name="raddle-tuner", requirements="requirements-tuner.txt", libraries=("libstdc++6",)),
-    Image(folder="shim", name="raddle-shim"),
 )
 
 

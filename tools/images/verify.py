@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +29,7 @@ COMMANDS: Final = {
             for name in ("controller", "webhook", "agent", "plan", "explain", "topology", "selftest")
         ),
     ],
-    "agent": [["python3", "-c", f"{_USER}; import psutil, h2, yaml"], ["raddle", "agent", "--help"]],
+    "agent": [["python3", "-c", f"{_USER}; import psutil, yaml"], ["raddle", "agent", "--help"]],
     "tuner": [["python3", "-c", f"{_USER}; {_SHIMS}; {_LOADS}"], ["raddle", "tuner", "--help"]],
 }
 
@@ -42,8 +40,6 @@ def works(built: Built) -> str:
     emulator = None if built.architecture == own_architecture() else shutil.which(f"qemu-{machine}-static")
     if built.architecture != own_architecture() and emulator is None:
         return f"not run: this machine has another architecture and no qemu-{machine}-static"
-    if built.image.folder == "shim":
-        return _copies(built, emulator)
     if emulator is not None:
         return _emulated(built, Path(emulator))
     container = buildah.run("from", "--pull-never", built.name).strip()
@@ -67,30 +63,3 @@ def _emulated(built: Built, emulator: Path) -> str:
             if run.returncode != 0:
                 raise ImagesError(f"{built.name}: {name} {' '.join(rest)} failed:\n{run.stderr[-2000:]}")
     return f"{len(COMMANDS[built.image.folder])} commands ran, emulated"
-
-
-def _copies(built: Built, emulator: str | None) -> str:
-    """Runs the copier as the init container does, another user and umask, on the image's own files."""
-    with buildah.mounted(built.name) as root, tempfile.TemporaryDirectory(prefix="raddle-images-") as folder:
-        os.chmod(folder, 0o777)  # noqa: PTH101  # as an emptyDir is
-        source = root / "opt" / "raddle"
-        program = Path(folder) / "cp"
-        # The store is root's alone.
-        program.write_bytes((root / "bin" / "cp").read_bytes())
-        program.chmod(0o755)
-        target = Path(folder) / "volume"
-        target.mkdir()
-        command = [*([emulator] if emulator else []), str(program), "-r", f"{source}/.", str(target)]
-        subprocess.run(command, check=True, umask=0o077)
-        theirs, ours = _tree(source), _tree(target)
-    if theirs != ours or not ours:
-        raise ImagesError("the shim's copier made another tree than the image has")
-    return f"the copier copied {len(ours)} files{', emulated' if emulator else ''}"
-
-
-def _tree(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o777)
-        for path in folder.rglob("*")
-        if path.is_file()
-    }

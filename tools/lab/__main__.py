@@ -1,9 +1,8 @@
-"""The command line: list what can be booted, record a machine, clean up. `make lab` runs the scenarios."""
+"""The command line: list what can be booted, record a machine. `make lab` runs the scenarios."""
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,10 +11,9 @@ from pathlib import Path
 import machines
 from cluster.interrupt import interrupt_on
 from cluster.progress import Progress, with_its_reason_last
-from lab import cache
-from lab.errors import LabError
 from lab.scenarios import on
-from lab.shapes import SHAPES
+from vm.errors import VMError
+from vm.shapes import SHAPES
 
 EXAMPLES = """\
 examples:
@@ -37,10 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.action == "shapes":
             return _shapes()
-        if options.action == "record":
-            return _record(options, progress)
-        return _clean()
-    except LabError as error:
+        return _record(options, progress)
+    except VMError as error:
         progress.say(with_its_reason_last(error))
         return 1
     except KeyboardInterrupt:
@@ -54,9 +50,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="shapes|record|clean", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="shapes|record", required=True)
     actions.add_parser("shapes", help="list the shapes")
-    actions.add_parser("clean", help="remove the kernel and the disk that were made")
     recording = actions.add_parser("record", help="record what the kernel of a shape says")
     recording.add_argument("shapes", nargs="+", metavar="SHAPE", choices=list(SHAPES))
     recording.add_argument("--kernel", type=Path, metavar="BZIMAGE", help="a kernel of your own (default: Debian's)")
@@ -73,7 +68,8 @@ def _shapes() -> int:
 
 
 def _record(options: argparse.Namespace, progress: Progress) -> int:
-    from lab import programs, record
+    from lab import record
+    from vm import programs
 
     programs.need()
     kernel = options.kernel or programs.kernel(progress)
@@ -81,12 +77,6 @@ def _record(options: argparse.Namespace, progress: Progress) -> int:
         out = options.into / f"{name}.txt"
         files = record.record(name, out, kernel, progress)
         progress.say(f"{out.name}: {files} files, {out.stat().st_size} bytes")
-    return 0
-
-
-def _clean() -> int:
-    shutil.rmtree(cache.folder(), ignore_errors=True)
-    print(f"removed {cache.folder()}")
     return 0
 
 

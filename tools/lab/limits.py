@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 from cluster.progress import Progress
-from lab import qemu, real
-from lab.shapes import Shape
+from lab import real
+from vm import qemu
+from vm.shapes import Shape
 
 # Sets of four CPUs tell everything apart; memory as a guest of one NUMA node has.
 SHAPE = Shape(shows="four cores, to look at limits only", cores=4)
@@ -18,22 +18,21 @@ SILENT_SECONDS = 300
 
 
 def run(prepared: real.Prepared, folder: Path, progress: Progress) -> dict[str, str | None]:
-    """Check -> what is wrong, None where nothing is. Raises LabError where the guest does not come to its end."""
+    """Check -> what is wrong, None where nothing is. Raises VMError where the guest does not come to its end."""
     files = folder / "files"
     shutil.copytree(prepared.files, files, symlinks=True)
     shutil.copy(real.GUEST / "limits.py", files / "job" / "node.py")
-    guest = qemu.Guest(
-        kernel=prepared.kernel,
-        initramfs=qemu.initramfs(folder / "initramfs", files),
-        disk=prepared.disk,
-        node_mib=real.NODE_MIB,
+
+    def watch() -> None:
+        progress.tick(f"limits: {sum('check' in result for result in qemu.read_results(folder))} checks")
+
+    qemu.run(
+        SHAPE,
+        prepared.guest(files, folder),
+        folder,
+        timeout_s=TIMEOUT_SECONDS,
+        boot_s=SILENT_SECONDS,
+        silent_s=SILENT_SECONDS,
+        watch=watch,
     )
-    for _ in qemu.run(SHAPE, guest, folder, timeout_s=TIMEOUT_SECONDS, boot_s=SILENT_SECONDS, silent_s=SILENT_SECONDS):
-        progress.tick(f"limits: {len(_checks(folder))} checks")
-        time.sleep(real.POLL_SECONDS)
-    real.need_done("limits", real.results(folder), folder)
-    return _checks(folder)
-
-
-def _checks(folder: Path) -> dict[str, str | None]:
-    return {result["check"]: result["wrong"] for result in real.results(folder) if "check" in result}
+    return {result["check"]: result["wrong"] for result in qemu.completed(folder) if "check" in result}

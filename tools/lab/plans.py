@@ -11,7 +11,7 @@ from typing import Any
 
 import machines
 from cluster import decided, kubelet_env, objects
-from raddle import env
+from raddle import delivery, env
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet, Machine
 from raddle.machine.sysfs import read_machine
@@ -23,8 +23,6 @@ from raddle_operator.injection import binding, decide, shipped
 NODE = "node"
 NAMESPACE = "models"
 CONTAINER = "serve"
-# The guest starts a program with the pod's variables; it makes no mounts of its own.
-_BY_VARIABLES = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
 
 
 def machine(shape: str, reserved: str = "") -> Machine:
@@ -63,7 +61,7 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
 
     Raises AssertionError where the webhook would not have changed the pod or would have kept safe values.
     """
-    governing = objects.policy("all", NAMESPACE, **{**_BY_VARIABLES, "reports": True, **(policy or {})})
+    governing = objects.policy("all", NAMESPACE, **{"reports": True, **(policy or {})})
     facts = decide.Facts(smallest_cores=len(node.cores), architectures=frozenset({node.architecture}))
     changed = decided.injected(created, governing, facts, decide.Settings(shim=shipped.shim()))
     annotations = changed["metadata"]["annotations"]
@@ -72,5 +70,6 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
     final = {**annotations, **bound.annotations}
     recorded = wire.read_plan_text(final[env.PLAN_PREFIX + CONTAINER])
     changed["metadata"]["annotations"] = final
-    environ = kubelet_env.variables(changed, CONTAINER)
+    # The guest makes no mounts: in a pod a mounted file lists what is preloaded.
+    environ = {**kubelet_env.variables(changed, CONTAINER), "LD_PRELOAD": delivery.LIBRARY}
     return Bound(environ=environ, machine=node, budget=recorded.budget, policy=recorded.policy)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cluster.progress import Progress
-from lab import contents, model, plans, programs, qemu, rootfs, verdict
-from lab.errors import LabError, LabUnavailableError
+from lab import plans, rootfs, verdict
 from lab.plans import Bound
 from lab.scenarios import NATIVE, PYTHON, Scenario, alike, on
-from lab.shapes import get
 from lab.verdict import RADDLE, STOCK, Verdict
 from raddle import delivery
+from vm import contents, disk, model, programs, qemu
+from vm.errors import VMError, VMUnavailableError
+from vm.shapes import get
 
 GUEST = Path(__file__).parent / "guest"
+VM_GUEST = Path(qemu.__file__).parent / "guest"
 SLOTS = GUEST.parents[2] / "runtime" / "native"
 COMMANDS = {
     PYTHON: ["/python/bin/python3", "/job/app.py", "/job/model.onnx"],
@@ -36,7 +37,6 @@ CONTAINER_SECONDS = 600
 BOOT_SECONDS = 300
 # Longer than a container may take.
 SILENT_SECONDS = CONTAINER_SECONDS + 100
-POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,24 +47,25 @@ class Prepared:
     disk: Path
     files: Path
 
+    def guest(self, root: Path, folder: Path) -> qemu.Guest:
+        """A guest that runs `root`/job/node.py; its initramfs is written to `folder`, and `root` is removed."""
+        disk.initramfs(folder / "initramfs", root, GUEST / "start.sh")
+        return qemu.Guest(kernel=self.kernel, initramfs=folder / "initramfs", disk=self.disk, node_mib=NODE_MIB)
+
 
 def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
-    """Find or make the kernel and the disk; write the shim and the model below `folder`. Raises LabError."""
+    """Find or make the kernel and the disk; write the shim and the model below `folder`. Raises VMError."""
     programs.need()
     found = Prepared(kernel=kernel or programs.kernel(progress), disk=rootfs.disk(progress), files=folder / "files")
-    for name in ("proc", "sys", "dev", "root", "job"):
-        (found.files / name).mkdir(parents=True)
-    contents.busybox(found.files)
-    for name, target in (("init.sh", "init"), ("cpus.sh", "cpus.sh")):
-        shutil.copy(GUEST / name, found.files / target)
-        (found.files / target).chmod(0o755)
+    job = found.files / "job"
+    # As the programs import it.
+    (job / "vm" / "guest").mkdir(parents=True)
+    for name in ("console.py", "session.py"):
+        shutil.copy(VM_GUEST / name, job / "vm" / "guest")
     for name in ("node.py", "enter.py", "app.py"):
-        shutil.copy(GUEST / name, found.files / "job" / name)
-    # As applications import it.
-    (found.files / "job" / "lab" / "guest").mkdir(parents=True)
-    shutil.copy(GUEST / "threads.py", found.files / "job" / "lab" / "guest" / "threads.py")
-    _compile(found.files / "job")
-    model.write(found.files / "job" / "model.onnx")
+        shutil.copy(GUEST / name, job)
+    _compile(job)
+    model.write(job / "model.onnx")
     delivery.write(str(found.files / delivery.MOUNT_PATH.lstrip("/")))
     (found.files / delivery.REPORT_PATH.lstrip("/")).mkdir()
     return found
@@ -75,12 +76,12 @@ def _compile(job: Path) -> None:
     compiler = programs.find("gcc")
     (library,) = (file for file in contents.files("onnxruntime") if file.name.startswith("libonnxruntime.so."))
     if compiler is None:
-        raise LabUnavailableError("not installed: gcc (tools/scripts/packages installs it as root)")
+        raise VMUnavailableError("not installed: gcc (tools/scripts/packages installs it as root)")
     flags = ["-std=gnu17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{SLOTS}", "-Wl,-rpath,/job"]
     command = [compiler, *flags, GUEST / "app.c", "-o", job / "app", library.locate()]
     done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True)
     if done.returncode:
-        raise LabError(f"guest/app.c can't be compiled: {done.stderr[-1000:]}")
+        raise VMError(f"guest/app.c can't be compiled: {done.stderr[-1000:]}")
     (job / "libonnxruntime.so.1").symlink_to(rootfs.installed(library))
 
 
@@ -95,7 +96,7 @@ class Guests:
         self._booted = 0
 
     def verdicts(self, scenario: Scenario) -> list[Verdict]:
-        """One for each session of the scenario. Raises LabError where the guest does not come to its end."""
+        """One for each session of the scenario. Raises VMError where the guest does not come to its end."""
         if scenario.shape not in self._known:
             self._known[scenario.shape] = self._boot(scenario.shape)
         return [one for one in self._known[scenario.shape] if one.scenario == scenario.name]
@@ -109,35 +110,24 @@ class Guests:
         self._booted += 1
         work = self._folder / f"{shape}-{self._booted}"
         work.mkdir()
-        guest = qemu.Guest(
-            kernel=self._prepared.kernel,
-            initramfs=_initramfs(shape, bound, self._prepared, work),
-            disk=self._prepared.disk,
-            node_mib=NODE_MIB,
-        )
+        guest = _guest(shape, bound, self._prepared, work)
         containers = len(sides(shape))
-        watched = qemu.run(
-            get(shape), guest, work, timeout_s=GUEST_SECONDS, boot_s=BOOT_SECONDS, silent_s=SILENT_SECONDS
-        )
-        for _ in watched:
-            ended = sum("id" in result for result in results(work))
+
+        def watch() -> None:
+            ended = sum("id" in result for result in qemu.read_results(work))
             self._progress.tick(f"{shape}: {ended} of {containers} containers")
-            time.sleep(POLL_SECONDS)
-        told = results(work)
-        need_done(shape, told, work)
-        return [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], told)]
 
-
-def need_done(name: str, results: Sequence[Mapping[str, Any]], work: Path) -> None:
-    """Raise LabError where the guest has not told that it did all."""
-    if not any(result.get("done") for result in results):
-        failed = next((result["failed"] for result in results if "failed" in result), "it ended early")
-        raise LabError(f"the guest {name} failed: {failed}\n{qemu.last_lines(work)}")
-
-
-def results(work: Path) -> list[dict[str, Any]]:
-    """What the guest has told so far, a mapping per line."""
-    return verdict.read_results((work / "results").read_text(errors="replace"))
+        qemu.run(
+            get(shape),
+            guest,
+            work,
+            timeout_s=GUEST_SECONDS,
+            boot_s=BOOT_SECONDS,
+            silent_s=SILENT_SECONDS,
+            watch=watch,
+        )
+        results = qemu.completed(work)
+        return [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], results)]
 
 
 def _bound(scenario: Scenario) -> Bound:
@@ -145,15 +135,13 @@ def _bound(scenario: Scenario) -> Bound:
     return plans.bind(plans.pod(scenario.resources, COMMANDS[scenario.program]), node, scenario.policy)
 
 
-def _initramfs(shape: str, bound: Mapping[str, Bound], prepared: Prepared, work: Path) -> Path:
+def _guest(shape: str, bound: Mapping[str, Bound], prepared: Prepared, work: Path) -> qemu.Guest:
     root = work / "root"
     shutil.copytree(prepared.files, root, symlinks=True)
     containers = [container(scenario, side, bound[scenario.name].environ) for scenario, side in sides(shape)]
     job = {"containers": containers, "at_once": 2, "timeout_s": CONTAINER_SECONDS}
     (root / "job" / "job.json").write_text(json.dumps(job))
-    made = qemu.initramfs(work / "initramfs", root)
-    shutil.rmtree(root)
-    return made
+    return prepared.guest(root, work)
 
 
 def sides(shape: str) -> list[tuple[Scenario, str]]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import machines
 from cluster.progress import Progress
-from lab import contents, programs, qemu
-from lab.errors import LabError
-from lab.shapes import Shape, get
+from vm import disk, programs, qemu
+from vm.errors import VMError
+from vm.shapes import Shape, get
 
-GUEST = Path(__file__).parent / "guest"
+RECORD = Path(__file__).parent / "guest" / "record.sh"
 # A machine of 240 CPUs takes many minutes where the host is busy.
 TIMEOUT_SECONDS = 1800
-POLL_SECONDS = 0.1
 # Only what a reader of topology may want: the rest is noise in a repository.
 KEPT = (
     "online offline present possible isolated kernel_max active control level type size id shared_cpu_list "
@@ -37,19 +34,26 @@ SLIM_L3 = ("level", "id", "shared_cpu_list", "size")
 def record(name: str, out: Path, kernel: Path, progress: Progress) -> int:
     """Boot the shape of this name and write its recording to `out`; the number of files in it.
 
-    Raises LabError when the guest does not come to its end.
+    Raises VMError when the guest does not come to its end.
     """
     shape = get(name)
     with tempfile.TemporaryDirectory(prefix="raddle-lab-") as folder:
         work = Path(folder)
-        guest = qemu.Guest(kernel=kernel, initramfs=_initramfs(work, shape))
-        for _ in qemu.run(
-            shape, guest, work, timeout_s=TIMEOUT_SECONDS, boot_s=TIMEOUT_SECONDS, silent_s=TIMEOUT_SECONDS
-        ):
-            progress.tick(f"recording {name}")
-            time.sleep(POLL_SECONDS)
+        root, initramfs = work / "root", work / "initramfs"
+        root.mkdir()
+        (root / "kept").write_text(f"{KEPT_SLIM} {' '.join(SLIM_L3)}" if shape.slim else KEPT)
+        disk.initramfs(initramfs, root, RECORD)
+        qemu.run(
+            shape,
+            qemu.Guest(kernel=kernel, initramfs=initramfs),
+            work,
+            timeout_s=TIMEOUT_SECONDS,
+            boot_s=TIMEOUT_SECONDS,
+            silent_s=TIMEOUT_SECONDS,
+            watch=lambda: progress.tick(f"recording {name}"),
+        )
         if "DONE" not in (work / "log").read_text(errors="replace"):
-            raise LabError(f"the guest was not recorded\n{qemu.last_lines(work)}")
+            raise VMError(f"the guest was not recorded\n{qemu.last_lines(work)}")
         recorded = {
             path: text
             for path, text in _recorded(work / "results")
@@ -64,18 +68,6 @@ def comment(name: str, shape: Shape, kernel: Path) -> str:
     said = f"Recorded by `python -m lab record {name}`: QEMU (TCG), Linux {programs.kernel_version(kernel)}."
     slim = "\nWithout masks, cpufreq and the caches below L3, to keep the file small." if shape.slim else ""
     return f"{said}\n{shape.shows[0].upper()}{shape.shows[1:]}.{slim}"
-
-
-def _initramfs(work: Path, shape: Shape) -> Path:
-    root = work / "root"
-    for folder in ("proc", "sys", "dev", "tmp"):
-        (root / folder).mkdir(parents=True)
-    contents.busybox(root)
-    shutil.copy(GUEST / "record.sh", root / "init")
-    (root / "init").chmod(0o755)
-    shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)
-    (root / "kept").write_text(f"{KEPT_SLIM} {' '.join(SLIM_L3)}" if shape.slim else KEPT)
-    return qemu.initramfs(work / "initramfs", root)
 
 
 def _recorded(tgz: Path) -> Iterator[tuple[str, str]]:

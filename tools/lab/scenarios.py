@@ -88,8 +88,6 @@ def _shared(cpuset: str, quota_cpus: float | None, threads: int) -> tuple[Limits
 # Runtime has a thread for each of their cores, which all spin on the host's few.
 MAIN = "2s3n-8c16t-memory"
 _MAIN_SHARED = "2-15"
-# What the image sets has to be said before anything is preloaded.
-_PRELOADED = {"nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": "", "PYTHONPATH": ""}}
 
 SCENARIOS = (
     Scenario(
@@ -195,7 +193,6 @@ SCENARIOS = (
         why="as one-node, in a C program linked to libonnxruntime",
         program=NATIVE,
         resources=_whole(8),
-        policy=_PRELOADED,
         sessions=(_exclusive("8-15", 4, "8-15", "8-15", "8-15", memory=(1,)),),
     ),
     Scenario(
@@ -204,7 +201,6 @@ SCENARIOS = (
         why="as 3-to-1, in a C program linked to libonnxruntime",
         program=NATIVE,
         resources=_whole(8),
-        policy=_PRELOADED,
         sessions=(_exclusive("2-9", 3, "2-7", "2-7", memory=(0,)),),
     ),
     Scenario(
@@ -213,7 +209,6 @@ SCENARIOS = (
         why="as quota-2, in a C program linked to libonnxruntime",
         program=NATIVE,
         resources=_limit("2"),
-        policy=_PRELOADED,
         reserved="0-1",
         sessions=(_shared(_MAIN_SHARED, 2, 2),),
     ),
@@ -261,9 +256,6 @@ SCENARIOS = (
         sessions=(_exclusive("0", 1, memory=(0,)),),
     ),
 )
-
-# In the order that they are run.
-DEFAULT_SHAPES = tuple(dict.fromkeys(scenario.shape for scenario in SCENARIOS))
 
 
 def alike(scenario: Scenario) -> str:

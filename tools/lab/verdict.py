@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab import model
 from lab.plans import Bound
 from lab.scenarios import PYTHON, Expected, Limits, Scenario, alike
 from raddle.cpus import cpuset
+from vm import model
 
 RADDLE, STOCK = "raddle", "stock"
 # Of what a session has allocated: the weights, nine tenths of it, lie there. The rest is where the thread that read the
@@ -35,18 +34,6 @@ class Verdict:
     raddle: Mapping[str, Any] | None
     stock: Mapping[str, Any] | None
     wrong: tuple[str, ...]
-
-
-def read_results(text: str) -> list[dict[str, Any]]:
-    """The guest's lines so far; a last one without its end is left for later. Raises ValueError for what is no JSON."""
-    whole = text[: text.rfind("\n") + 1]
-    found = []
-    for line in whole.splitlines():
-        result = json.loads(line)
-        if not isinstance(result, dict):
-            raise ValueError(f"the guest said {line[:80]!r}, expected an object")  # noqa: TRY004 (one kind of error)
-        found.append(result)
-    return found
 
 
 def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]) -> list[Verdict]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,7 +88,7 @@ def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
     budget = Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
     plan, values = plan_annotations.compose(sysfs.read_machine(), budget, policy)
     (container,) = pods.pod_from_object(_POD).containers
-    chosen = variables.chosen(container, plan, policy, {}, kept=(), shim=True, door=True)
+    chosen = variables.chosen(container, plan, policy, kept=(), shim=True)
     references = {name: values[prefix] for name, prefix in chosen.references.items() if prefix in values}
     # In a pod a mounted file lists what is preloaded.
     return {**references, **chosen.literals, "LD_PRELOAD": delivery.LIBRARY.replace(delivery.MOUNT_PATH, str(shim), 1)}
@@ -100,5 +99,5 @@ def deliver(folder: Path) -> Path:
 
     Raises KeyError where the native shim was not built for this machine.
     """
-    delivery.write(str(folder), platform.machine())
+    delivery.write(str(folder))
     return folder

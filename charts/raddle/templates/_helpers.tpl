@@ -14,14 +14,14 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* Reference of an image. Call with (list root image), of which an empty repository stands for the chart's own image. */}}
+{{/* Reference of the image of controller, webhook and CLI. Call with the root. */}}
 {{- define "raddle.image" -}}
-{{- $root := index . 0 -}}
-{{- $image := ternary (index . 1) $root.Values.image (not (empty (index . 1).repository)) -}}
-{{- if $image.digest -}}
-{{ $image.repository }}@{{ $image.digest }}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
 {{- else -}}
-{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -144,10 +144,15 @@ topologySpreadConstraints:
       fieldPath: metadata.namespace
 {{- end }}
 
-{{/* One pod at a time is evicted. An unready pod may always go: a broken one must not hold a node's drain up. */}}
+{{/*
+Of several replicas one at a time is evicted. An unready pod may always go: a broken one must not hold a node's drain up.
+Call with (list root component).
+*/}}
 {{- define "raddle.podDisruptionBudget" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
+{{- if gt (int (get $root.Values $component).replicas) 1 }}
+---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -162,4 +167,5 @@ spec:
   selector:
     matchLabels:
       {{- include "raddle.selector" . | nindent 6 }}
+{{- end }}
 {{- end }}

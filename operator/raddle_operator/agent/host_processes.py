@@ -7,10 +7,12 @@ time. Everything may vanish or be another's between two reads; what can't be rea
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from raddle.libraries import AFTER_STEM, LIBRARIES
 from raddle_operator.agent import host_files
 from raddle_operator.agent.looks import ProcessLook, ThreadLook
 
@@ -26,26 +28,10 @@ MOST_THREADS: Final = 2048
 MAPS_EVERY_S: Final = 600.0
 _NS: Final = 1e-9
 
-# What the name of a file that a process has mapped begins with -> the runtime.
-_LIBRARIES: Final = {
-    b"/libonnxruntime": "onnxruntime",
-    b"/onnxruntime_pybind": "onnxruntime",
-    b"/libtorch_cpu": "torch",
-    b"/libopenvino.": "openvino",
-    b"/libtensorflow": "tensorflow",
-    b"/libjax": "jax",
-    b"/xla_extension": "jax",
-    b"/libggml": "ggml",
-    b"/libgomp": "libgomp",
-    b"/libiomp5": "libiomp5",
-    b"/libomp": "libomp",
-    b"/libopenblas": "openblas",
-    b"/libscipy_openblas": "openblas",
-    b"/libblis": "blis",
-    b"/libmkl_": "mkl",
-    b"/libtbb": "tbb",
-    b"/libjvm": "jvm",
-}
+_LIBRARIES: Final = {one.stem.encode(): one.runtime for one in LIBRARIES}
+_STEM_OF_MAPPED: Final = re.compile(
+    b"/(%s)[%s][^/\\n]*$" % (b"|".join(_LIBRARIES), re.escape(AFTER_STEM.encode())), re.MULTILINE
+)
 
 
 class _Libraries:
@@ -205,7 +191,7 @@ def read_libraries(path: str) -> tuple[str, ...] | None:
             while read_bytes < _MOST_MAPS_BYTES and (piece := os.read(fd, _MAPS_PIECE_BYTES)):
                 read_bytes += len(piece)
                 whole, _, rest = (left + piece).rpartition(b"\n")
-                found |= {runtime for beginning, runtime in _LIBRARIES.items() if beginning in whole}
+                found |= {_LIBRARIES[stem] for stem in _STEM_OF_MAPPED.findall(whole)}
                 left = rest
         finally:
             os.close(fd)

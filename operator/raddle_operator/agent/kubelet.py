@@ -8,13 +8,11 @@ import random
 import ssl
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from raddle.cpus.topology import Kubelet
 from raddle_operator.agent import client
 from raddle_operator.agent.client import FAILURES, AgentClient, ApiError
-from raddle_operator.agent.kubelet_config import parse_configz, with_allocatable
-from raddle_operator.agent.podresources import allocatable_cpus
+from raddle_operator.agent.kubelet_config import parse_configz
 from raddle_operator.agent.settings import AgentSettings
 
 log = logging.getLogger(__name__)
@@ -38,12 +36,9 @@ class KubeletReader:
             self._path = "/configz"
             self._client = AgentClient(endpoint(settings, token))
         self._known = Kubelet()
-        # What the static policy may give out, and the settings that it was told beside: another policy, another set.
-        self._allocatable: tuple[Kubelet, int] | None = None
         self._failures = 0
         self._next = 0.0
         self._said = ""
-        self._socket_said = ""
 
     def read(self, online: int, offline: int = 0) -> Kubelet:
         """The settings as last known, for a node with these CPUs; asks again when it is time."""
@@ -57,26 +52,11 @@ class KubeletReader:
             answered = self._ask()
             pause_s = interval_s if answered else settings.kubelet_retry_s
             self._next = time.monotonic() + pause_s * random.uniform(0.8, 1.0)  # noqa: S311 (spreads the nodes)
-            if answered and settings.pod_resources is not None and self._known.cpu_manager_policy == "static":
-                self._ask_socket(settings.pod_resources)
         known = self._known
-        if self._allocatable is not None and self._allocatable[0] == known:
-            known = with_allocatable(known, self._allocatable[1], online)
         if known.reserved_cpus is not None:
             # reservedSystemCPUs may name CPUs that this machine does not have.
             known = known._replace(reserved_cpus=known.reserved_cpus & (online | offline))
         return known
-
-    def _ask_socket(self, path: Path) -> None:
-        """Asks what may be given out; what was said stands while there is no answer and the settings are the same."""
-        try:
-            self._allocatable = (self._known, allocatable_cpus(path))
-        except (OSError, ValueError) as error:
-            if str(error) != self._socket_said:
-                self._socket_said = str(error)
-                log.warning("reserved CPUs unknown socket=%s error=%r", path, self._socket_said)
-        else:
-            self._socket_said = ""
 
     def _ask(self) -> bool:
         """Whether there was an answer; a refusal is one, as asking again soon would not change it."""

@@ -29,29 +29,16 @@ def parse_configz(answer: Mapping[str, Any], source: str = "Configz") -> Kubelet
     config = answer.get("kubeletconfig")
     if not isinstance(config, Mapping):
         return Kubelet()
-    reserved = _reserved(config.get("reservedSystemCPUs"))
     scope = config.get("topologyManagerScope")
     return Kubelet(
         cpu_manager_policy=_word(config.get("cpuManagerPolicy"), CPU_MANAGER_POLICIES),
         cpu_manager_policy_options=_options(config.get("cpuManagerPolicyOptions")),
         topology_manager_policy=_word(config.get("topologyManagerPolicy"), TOPOLOGY_MANAGER_POLICIES),
-        reserved_cpus=reserved,
+        reserved_cpus=_reserved(config.get("reservedSystemCPUs")),
         topology_manager_scope=scope if isinstance(scope, str) and scope in TOPOLOGY_MANAGER_SCOPES else "unknown",
         topology_manager_policy_options=_options(config.get("topologyManagerPolicyOptions")),
         source=source,
-        reserved_source="" if reserved is None else "ReservedSystemCPUs",
     )
-
-
-def with_allocatable(kubelet: Kubelet, allocatable_cpus: int | None, online: int) -> Kubelet:
-    """The settings with the CPUs that the kubelet gives to no container alone, as its PodResources socket tells them.
-
-    `allocatable_cpus` is the set that the static policy may give out, None where it is not known; `online` are the
-    node's CPUs. Only a static policy has such a set: without one the socket tells of no CPU at all.
-    """
-    if allocatable_cpus is None or kubelet.cpu_manager_policy != "static" or not allocatable_cpus & online:
-        return kubelet
-    return kubelet._replace(reserved_cpus=online & ~allocatable_cpus, reserved_source="PodResources")
 
 
 def _options(value: object) -> tuple[tuple[str, str], ...]:

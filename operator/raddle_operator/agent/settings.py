@@ -15,8 +15,7 @@ class AgentSettings:
     `root` is the folder that holds this node's sys/ and proc/, read again every `reread_s`. `kubeconfig` None: the
     pod's own service account. `kubelet_config` is Configz, Proxy or None; Configz needs `node_ip`.
     `kubelet_insecure_tls` accepts any serving certificate of the kubelet: most are self-signed, and the connection
-    never leaves the node. `pod_resources` is the kubelet's PodResources socket; None: it is not asked.
-    `kubelet_interval_s` None: kubelet.KUBELET_INTERVALS_S.
+    never leaves the node. `kubelet_interval_s` None: kubelet.KUBELET_INTERVALS_S.
 
     `watch` is how much it looks at of what runs, None: nothing, and then it serves nothing either. `cgroups` is the
     folder that the node's /sys/fs/cgroup is at; processes are those of `root`'s proc/.
@@ -30,7 +29,6 @@ class AgentSettings:
     kubelet_config: str = "Configz"
     kubelet_port: int = 10250
     kubelet_insecure_tls: bool = False
-    pod_resources: Path | None = None
     reread_s: float = 60.0
     kubelet_interval_s: float | None = None
     kubelet_retry_s: float = 60.0

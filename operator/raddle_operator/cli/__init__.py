@@ -22,7 +22,7 @@ from raddle import __version__
 COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
     "run": ("run", "Run a program with what a container would get. Needs no cluster."),
-    "tune": (None, "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
+    "tune": (None, "Find the best settings for a model or a server on this machine. Needs no cluster."),
     "result": (None, "Show the result of a tuning, from its JSON or the log of its Job."),
     "scan": ("scan.command", "Find the containers of a cluster that run too many threads. Needs no Raddle there."),
     "presets": ("presets", "Show the servers that are known, and what each gets. Needs no cluster."),

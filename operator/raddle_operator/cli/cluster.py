@@ -23,8 +23,6 @@ from raddle_operator.kube import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
-    NODE_RESOURCE_TOPOLOGIES,
-    NODES,
     PODS,
     Forbidden,
     Kube,
@@ -33,7 +31,7 @@ from raddle_operator.kube import (
     Object,
     Resource,
 )
-from raddle_operator.objects import nfd, nodecheck, nodetopology
+from raddle_operator.objects import nodecheck, nodetopology
 from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
 from raddle_operator.objects.tuning import results_from_object
 
@@ -66,40 +64,17 @@ class Snapshot:
         return {str(key): str(value) for key, value in found.items()}
 
 
-async def machine(
-    node: str, kubeconfig: Path | None = None, context: str | None = None, *, without_agent: bool = False
-) -> Machine:
-    """The machine that a node's NodeCPUTopology describes.
-
-    ``without_agent``: where there is none, what NFD says of the node will do; then the CPUs' numbers are made up.
-    Raises click.ClickException.
-    """
+async def machine(node: str, kubeconfig: Path | None = None, context: str | None = None) -> Machine:
+    """The machine that a node's NodeCPUTopology describes. Raises click.ClickException."""
     async with connected(kubeconfig, context) as kube:
         try:
             obj = await kube.get(NODE_CPU_TOPOLOGIES, node)
         except NotFound:
-            found = await _reported(kube, node) if without_agent else None
-            if found is None:
-                said = ", and Node Feature Discovery says nothing of that node" * without_agent
-                raise click.ClickException(f"nodecputopology/{node} not found{said}") from None
-            return found
+            raise click.ClickException(f"nodecputopology/{node} not found") from None
     try:
         return nodecheck.machine_of(obj)
     except nodetopology.TopologyError as error:
         raise click.ClickException(f"nodecputopology/{node}: {error}") from None
-
-
-async def _reported(kube: Kube, node: str) -> Machine | None:
-    """What Node Feature Discovery says of a node; None where that is too little, or one may not look."""
-    try:
-        said = nfd.read_node(await kube.get(NODES, node))
-    except (NotFound, Forbidden):
-        return None
-    try:
-        zones = nfd.read_zones(await kube.get(NODE_RESOURCE_TOPOLOGIES, node))
-    except (NotFound, Forbidden):
-        zones = None
-    return nfd.machine_of(said, zones)
 
 
 async def read(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Snapshot:

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from raddle import delivery, env
+from raddle.planning.policy import WITHOUT_SHIM
 from raddle_operator.cli import cluster, output
 from raddle_operator.cli.choice import Choice, pods
 from raddle_operator.cli.picture.model import printable
@@ -122,14 +123,10 @@ _MISSING: Final = f"there is no {delivery.PROGRAM} in it: the shim's ConfigMap c
 
 
 def _closed(pod: Object, container: str) -> str:
-    """Where else to ask where the container was created without the door, "" where it has it."""
-    if any(
-        mount.get("mountPath") == delivery.PRELOAD_FILE for mount in _spec(pod, container).get("volumeMounts") or ()
-    ):
-        return ""
-    metadata = pod["metadata"]
-    where = f"-n {metadata.get('namespace') or 'default'} {metadata['name']} -c {container}"
-    return f"the door is closed to it; where it runs Python, kubectl exec {where} -- python -m raddle says what it got"
+    """Why no process of the container says anything, "" where the container has the shim."""
+    mounts = _spec(pod, container).get("volumeMounts") or ()
+    has_shim = any(mount.get("mountPath") == delivery.PRELOAD_FILE for mount in mounts)
+    return "" if has_shim else f"it is without the shim: {WITHOUT_SHIM}"
 
 
 def _not_running(pod: Object, container: str) -> str:

@@ -26,7 +26,6 @@ from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.tuning import Tunings
 from raddle_operator.local.container import Container
 from raddle_operator.objects import nodetopology
-from raddle_operator.objects.pods import ORIGINAL
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
@@ -52,7 +51,7 @@ def machine_of(node: str | None, root: Path | None) -> tuple[str | None, Machine
     if node is not None:
         from raddle_operator.cli import cluster
 
-        return node, asyncio.run(cluster.machine(node, without_agent=True))
+        return node, asyncio.run(cluster.machine(node))
     if root is None:
         return None, None
     if root.is_dir():
@@ -183,8 +182,6 @@ def _written(entry: manifests.Object, annotations: Mapping[str, str]) -> tuple[s
     name = str(entry["name"])
     if "value" in entry:
         return name, entry["value"]
-    key = _ANNOTATION.fullmatch(entry["valueFrom"].get("fieldRef", {}).get("fieldPath", ""))
-    if key is not None:
-        return name, annotations.get(key[1], "").replace("$", "$$")
-    # A reference of its own under another name.
-    return name, f"$({name.removeprefix(ORIGINAL)})"
+    key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
+    assert key is not None, "a reference of ours reads an annotation"
+    return name, annotations.get(key[1], "").replace("$", "$$")

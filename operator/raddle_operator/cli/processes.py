@@ -101,7 +101,6 @@ def start_logging(level: str) -> None:
 @option("--tuning/--no-tuning", default=False, help="Carry out InferenceTunings, by Jobs in their namespaces.")
 @option("--tuner-image", default="", help="Image of the container that measures, for --tuning.")
 @option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
-@option("--webhook-secret", default="raddle-webhook-tls", help="Secret of the webhook's certificate.")
 @option("--resync-s", default=600.0, help="Seconds between full re-lists.")
 @option("--status-interval-s", default=3.0, help="Least seconds between two status writes of one policy.")
 def controller(log_level: str, **options: Any) -> None:
@@ -143,18 +142,10 @@ def controller(log_level: str, **options: Any) -> None:
 @option("--door/--no-door", default=True, help="Whether pods may load the shim by /etc/ld.so.preload.")
 @option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be read. Absent: everywhere.")
 @option(
-    "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."
-)
-@option(
     "--agent-address",
     default="",
     callback=address,
     help="Address and port at which shims reach their node's agent. Absent: they tell nobody.",
-)
-@option(
-    "--node-feature-discovery",
-    is_flag=True,
-    help="Plan by what Node Feature Discovery says of nodes that have no agent.",
 )
 @option("--tuning", is_flag=True, help="Plan with the results of the InferenceTunings that policies name.")
 @option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
@@ -195,11 +186,6 @@ def webhook(log_level: str, **options: Any) -> None:
 )
 @option("--kubelet-port", default=10250, type=click.IntRange(1, 65535), help="The kubelet's port.")
 @option("--kubelet-insecure-tls", is_flag=True, help="Accept any certificate of this node's own kubelet.")
-@option(
-    "--pod-resources",
-    type=click.Path(path_type=Path),
-    help="The kubelet's PodResources socket, for the reserved CPUs. Absent: it is not asked.",
-)
 @option("--reread-s", default=60.0, type=click.FloatRange(0.1, 86400.0), help="Seconds between two looks at /sys.")
 @option(
     "--kubelet-interval-s",

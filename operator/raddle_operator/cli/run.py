@@ -162,7 +162,7 @@ def _kept(given: Container) -> Path:
         made = Path(unfinished) / "made"
         (made / "files").mkdir(parents=True)
         (made / "env").write_text(lines)
-        given.write_files(made / "files")
+        delivery.write(str(made / "files"))
         with contextlib.suppress(OSError):
             made.rename(folder)
     return folder

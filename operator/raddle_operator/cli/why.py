@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raddle import delivery, env
 from raddle.planning import wire
+from raddle.planning.policy import WITHOUT_SHIM
 from raddle_operator.injection import decide, injected, json_patch, shipped, volumes
 from raddle_operator.injection import explain as pure
 from raddle_operator.injection.literals import VARIABLES
@@ -32,7 +33,7 @@ def explained(snapshot: Snapshot) -> list[pure.ContainerExplanation]:
     would = _behind_the_door(json_patch.apply(snapshot.pod, decision.operations)) if decision.injected else frozenset()
     for name in would - _behind_the_door(snapshot.pod):
         withheld[name] = (
-            Skip(reason=SkipReason.DOOR_CLOSED, detail="it was when the pod was created"),
+            Skip(reason=SkipReason.DOOR_CLOSED, detail=f"it was when the pod was created; {WITHOUT_SHIM}"),
             *withheld[name],
         )
     presets = {outcome.name: pure.preset(outcome.preset, outcome.advice) for outcome in decision.containers}
@@ -94,7 +95,7 @@ def decided(snapshot: Snapshot) -> decide.Decision:
         architectures=architectures,
     )
     # The operator's native shims, of which this installation may have none.
-    shim = replace(shipped.shim(), door_items=dict.fromkeys(delivery.ARCHITECTURES, ()))
+    shim = replace(shipped.shim(), items=dict.fromkeys(delivery.ARCHITECTURES, ()))
     settings = decide.Settings(shim=shim, unlabelled=snapshot.unlabelled)
     policies = Policies(list(snapshot.policies))
     return decide.decide_object(pod, snapshot.namespace, snapshot.namespace_labels, policies, facts, settings)

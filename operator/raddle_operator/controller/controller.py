@@ -115,10 +115,6 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 async def _keep_certificates(kube: Kube, settings: ControllerSettings) -> NoReturn:
     certificates = CertificateSettings(
         namespace=settings.namespace,
-        secret=settings.webhook_secret,
-        service=settings.webhook_service,
-        configuration=settings.webhook_configuration,
-        extra_names=settings.webhook_names,
         owners=account(kube, settings.namespace, settings.account),
     )
     pauses = backoffs()

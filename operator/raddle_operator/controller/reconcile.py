@@ -333,7 +333,7 @@ class Reconciler:
                 self.queue.add(work, delay_s=wait_s)
                 return
             self._count()
-        wants_shim = record.policy is not None and record.policy.policy.shim in ("Auto", "ConfigMap")
+        wants_shim = record.policy is not None and record.policy.policy.shim == "Auto"
         forbidden = self._shim.forbidden if self._shim is not None and wants_shim else frozenset()
         total, shimless = self._counts.total((work.kind, *key), forbidden)
         if total.pending and time.monotonic() < self._pending_s.setdefault(work, time.monotonic()) + PENDING_S:

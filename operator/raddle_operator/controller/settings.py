@@ -46,8 +46,3 @@ class ControllerSettings:
     """The image of the container that measures beside the workload's."""
     issue_certificates: bool = True
     """Issue and rotate the webhook's certificate (else cert-manager does)."""
-    webhook_configuration: str = "raddle"
-    webhook_service: str = "raddle-webhook"
-    webhook_secret: str = "raddle-webhook-tls"  # noqa: S105 (a name)
-    webhook_names: tuple[str, ...] = ()
-    """Further names or addresses in the webhook's certificate."""

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Machine
+from raddle.libraries import LIBRARIES
 from raddle.planning import families
 from raddle_operator.effective.planned import Planned
 from raddle_operator.objects.nodereport import Cause, Container, Finding, NodeReport, Pool, Process, Session
@@ -25,8 +26,7 @@ MOST_CHARACTERS: Final = 400
 _NAME_CHARACTERS: Final = 40
 # Of its sessions a shim tells; of other runtimes it sets counts and says nothing.
 _TOLD_OF: Final = "onnxruntime"
-# The families of libraries that are not named after theirs.
-_FAMILIES: Final = {"libgomp": "openmp", "libiomp5": "openmp", "libomp": "openmp", "openblas": "blas"}
+_FAMILIES: Final = {one.runtime: one.family for one in LIBRARIES}
 # Threads that a server has beside its pools: the main one, its event loop, garbage collection.
 _SLACK: Final = 2
 # A part of a CPU, or of the limit where that is less, that a pool has to use to be called busy.
@@ -251,7 +251,7 @@ def _other_threads(process: Process, pool: Pool, plan: Planned, container: Conta
         f"{_threads(pool.ran)} of pool {_short(pool.name)} ran in {_process(process)}, {_planned(plan.threads)};"
         f" {_cpus_text(container)}"
     )
-    used = [_FAMILIES.get(one, one) for one in process.runtimes or ()]
+    used = [_FAMILIES.get(one, "") for one in process.runtimes or ()]
     unnamed = [one for one in used if one in families.NAMES and one not in plan.runtimes]
     if unnamed:
         fix = f"name {_short(unnamed[0])} in the policy's runtimes, or set its count in the pod spec, and restart"

@@ -8,7 +8,7 @@ overwritten or removed. Where all is as it should be, there are no operations.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -16,18 +16,17 @@ from typing import Any, Final, NamedTuple
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Budget, Plan
+from raddle.planning.policy import WITHOUT_SHIM, Policy
 from raddle.planning.wire import Tuned
 from raddle_operator.injection import door, plan_annotations, variables, volumes
-from raddle_operator.injection.activation import ShimActivation, activate, architecture_of
 from raddle_operator.injection.budget import Resources, container_budget, pod_resources
-from raddle_operator.injection.environment import Edits
 from raddle_operator.injection.injected import strip_injected
 from raddle_operator.injection.json_patch import ContainerChange, Operation, operations
 from raddle_operator.injection.matching import DISABLED, Policies, govern
 from raddle_operator.injection.plan_annotations import compose, safe_values
 from raddle_operator.injection.tuning import TuningContext, Tunings, overlay
-from raddle_operator.injection.variables import Variables
-from raddle_operator.injection.volumes import Shim, ShimDelivery
+from raddle_operator.injection.variables import Edits, Variables
+from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.injection.workers import SIDECARS, workers
 from raddle_operator.objects.pods import Container, Pod, pod_from_object, workload_of
 from raddle_operator.objects.policy import PolicyObject
@@ -155,23 +154,15 @@ def decide_object(
 
 def _plan_containers(
     pod: Pod, namespace: str, policy: PolicyObject, facts: Facts, settings: Settings, machine: Machine | None
-) -> tuple[list[ContainerOutcome], list[ContainerChange], Shim | None, Skip | None]:
-    """What each container gets that the policy chooses, how the shim reaches it, and why none of them gets anything."""
+) -> tuple[list[ContainerOutcome], list[ContainerChange], Mapping[str, Any] | None, Skip | None]:
+    """What each container gets that the policy chooses, the shim's volume, and why none of them gets anything."""
     containers, outcomes = _chosen_containers(pod, policy)
-    by_machine = machine.architecture if machine is not None else ""
-    architecture = architecture_of(pod.architecture, by_machine, facts.architectures)
-    # One for the pod: its containers mount one volume, which has the files of the one way or of the other.
-    opened: str | Skip = ""
+    shim: Mapping[str, Any] | Skip | None = None
     if policy.policy.shim == "Auto":
-        shipped = settings.shim.door_items.keys()
-        opened = door.opened(pod, containers, architecture, shipped=shipped, switch=settings.door)
-    shim = volumes.choose(
-        pod,
-        policy.policy.shim,
-        settings.shim,
-        config_map_present=facts.config_map_present,
-        by_door=opened if isinstance(opened, str) else "",
-    )
+        by_machine = machine.architecture if machine is not None else ""
+        architecture = door.architecture_of(pod.architecture, by_machine, facts.architectures)
+        present = facts.config_map_present
+        shim = door.opened(pod, architecture, settings.shim, config_map_present=present, switch=settings.door)
     try:
         resources = pod_resources(pod, policy.policy.reserve_cpus)
     except QuantityError as error:
@@ -182,8 +173,6 @@ def _plan_containers(
         policy=policy,
         resources=resources,
         shim=shim,
-        architecture=architecture,
-        door_closed=opened if isinstance(opened, Skip) else None,
         machine=machine,
         smallest_cores=facts.smallest_cores,
         tunings=facts.tunings,
@@ -206,16 +195,14 @@ def _plan_containers(
         nothing = Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail="the pod has no container that gets values")
         return outcomes, [], None, next((outcome.skip for outcome in outcomes if outcome.skip is not None), nothing)
     mounted = any(change.mounts for change in changes)
-    return outcomes, changes, shim if mounted and isinstance(shim, Shim) else None, None
+    return outcomes, changes, None if not mounted or isinstance(shim, Skip) else shim, None
 
 
 def _chosen_containers(pod: Pod, policy: PolicyObject) -> tuple[list[Container], list[ContainerOutcome]]:
     """The containers that the policy chooses; and as outcomes the names that the pod does not have."""
     if policy.containers is None:
         return [container for container in pod.containers if container.name not in SIDECARS], []
-    # An init container by our name gets nothing, no matter whose: with our mounts it would count as ours, and go.
-    by_name = {c.name: c for c in reversed(pod.init_containers) if c.name != volumes.SHIM_INIT_CONTAINER}
-    by_name |= {c.name: c for c in reversed(pod.containers)}
+    by_name = {c.name: c for c in reversed(pod.containers + pod.init_containers)}
     absent = [
         _skipped(name, SkipReason.CONTAINER_NOT_FOUND, f"the pod has no container {name}")
         for name in policy.containers
@@ -231,9 +218,7 @@ class _Common(NamedTuple):
     namespace: str
     policy: PolicyObject
     resources: Resources
-    shim: Shim | Skip | None
-    architecture: str | Skip
-    door_closed: Skip | None
+    shim: Mapping[str, Any] | Skip | None
     machine: Machine | None
     smallest_cores: int | None
     tunings: Tunings | None
@@ -250,7 +235,10 @@ def _plan_container(
         of_preset, beating = matching.applied(preset, governing, container)
         governing = replace(governing, policy=of_preset)
     policy = governing.policy
-    activation = activate(container, governing, common.shim, common.architecture, common.door_closed)
+    closed: Skip | None = None
+    if common.shim is not None:
+        closed = common.shim if isinstance(common.shim, Skip) else door.occupied(container)
+    loads = common.shim is not None and closed is None
     asked, source = workers(container)
     try:
         budget = container_budget(
@@ -258,29 +246,28 @@ def _plan_container(
             common.resources,
             workers=policy.workers or asked,
             workers_source="" if policy.workers else source,
-            shim=activation.reaches,
+            shim=loads,
             smallest_cores=common.smallest_cores,
         )
     except QuantityError as error:
         return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
-    mounts, no_reports = _mounts(container, common, activation)
+    mounts, no_reports = _mounts(container, common, loads=loads)
     reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
-    agent = _agent(container, common, activation)
-    alike = common.machine is None and policy.tuning is None and not activation.edits
-    if alike and variables.sets_nothing(container, policy, governing.image_env):
-        plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, reports, agent)
+    agent = _agent(container, common, loads=loads)
+    alike = common.machine is None and policy.tuning is None
+    if alike and variables.sets_nothing(container, policy):
+        plan, given, edits, annotations = _values_by_name(name, budget, governing, loads, reports, agent)
     else:
-        plan, given, edits, annotations = _values(container, budget, governing, activation, reports, agent, common)
+        plan, given, edits, annotations = _values(container, budget, governing, loads, reports, agent, common)
     if plan.cap is None and policy.intra_op is None:
         return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
-    withheld = (*activation.withheld, *given.withheld)
-    if not given.names and withheld:
-        skip, closed = withheld[-1], common.door_closed
-        if closed is not None:
+    skip = given.withheld[-1] if given.withheld else closed
+    if not given.names and skip is not None:
+        if closed is not None and skip is not closed:
             # By it the container would have had something.
             skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
         return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept, preset=preset), None
-    withheld += no_reports
+    withheld = (*_without_shim(policy, closed, loads=loads), *given.withheld, *no_reports)
     outcome = ContainerOutcome(
         name=name,
         plan=plan,
@@ -297,15 +284,15 @@ def _values(
     container: Container,
     budget: Budget,
     governing: PolicyObject,
-    activation: ShimActivation,
+    shim: bool,
     reports: bool,
     agent: str,
     common: _Common | None = None,
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """The plan, and what it comes to: variables, the changes that set them, annotations, key to value.
 
-    `reports`: the container has a place for them; `agent`: whom it tells what it got. Without `common` the node is not
-    known.
+    `shim`: its processes load it; `reports`: it has a place for them; `agent`: whom it tells what it got. Without
+    `common` the node is not known.
     """
     policy, tuning_overlay = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
@@ -316,7 +303,7 @@ def _values(
             container.image,
             workload_of(common.pod),
             first=container.name == next(others, ""),
-            door=activation.door,
+            door=shim,
         )
         own += variables.kept_literals(container, policy)
         context = TuningContext(common.namespace, container.name, program, common.machine, own=own, created=False)
@@ -330,10 +317,8 @@ def _values(
         policy = tuning_overlay.policy
     if plan.cap is None and policy.intra_op is None:
         return plan, Variables({}, {}), Edits(), {}
-    given = variables.chosen(
-        container, plan, policy, governing.image_env, kept=kept, shim=activation.loads, door=activation.door
-    )
-    edits = variables.edits(container, given, activation.edits, reports=reports, agent=agent)
+    given = variables.chosen(container, plan, policy, kept=kept, shim=shim)
+    edits = variables.edits(container, given, reports=reports, agent=agent)
     prefixes = (*given.references.values(), env.PLAN_PREFIX)
     annotations = {prefix + container.name: values[prefix] for prefix in prefixes}
     return plan, given._replace(kept=kept + given.kept), edits, annotations
@@ -341,10 +326,10 @@ def _values(
 
 @lru_cache(maxsize=1024)
 def _values_by_name(
-    name: str, budget: Budget, governing: PolicyObject, activation: ShimActivation, reports: bool, agent: str
+    name: str, budget: Budget, governing: PolicyObject, shim: bool, reports: bool, agent: str
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """As `_values`, for a container that sets nothing: all like it get the same, whatever pod they are in."""
-    return _values(Container(name), budget, governing, activation, reports, agent)
+    return _values(Container(name), budget, governing, shim, reports, agent)
 
 
 def _left_alone(container: Container, preset: Preset) -> Skip | None:
@@ -373,30 +358,28 @@ def _not_planned(container: Container, planned: int) -> Skip | None:
     return None
 
 
-def _agent(container: Container, common: _Common, activation: ShimActivation) -> str:
+def _agent(container: Container, common: _Common, *, loads: bool) -> str:
     """Whom the container's shims tell what they got, and as whom; "" for nobody."""
-    wanted = common.agent and activation.loads and common.policy.policy.observe != "None"
+    wanted = common.agent and loads and common.policy.policy.observe != "None"
     return f"{common.agent}/{container.name}" if wanted and env.AGENT not in container.env else ""
 
 
-def _mounts(
-    container: Container, common: _Common, activation: ShimActivation
-) -> tuple[list[Mapping[str, Any]], tuple[Skip, ...]]:
+def _mounts(container: Container, common: _Common, *, loads: bool) -> tuple[list[Mapping[str, Any]], tuple[Skip, ...]]:
     """What is mounted in a container: the shim's files, a place for reports; and why the latter can't be."""
-    shim, reports = common.shim, common.policy.policy.reports
-    if shim is None and reports:
+    reports = common.policy.policy.reports
+    if common.shim is None and reports:
         detail = "the policy's shim is None, so nothing writes reports"
         return [], (Skip(reason=SkipReason.REPORTS_MISSING, detail=detail),)
-    if not activation.loads or not isinstance(shim, Shim):
+    if not loads:
         return [], ()
     if not reports or env.REPORT in container.env:
-        return [*shim.mounts], ()
-    occupied = volumes.in_the_way(container, delivery.REPORT_PATH)
+        return [*volumes.SHIM_MOUNTS], ()
+    occupied = door.in_the_way(container, delivery.REPORT_PATH)
     if any(volume.name == volumes.REPORT_VOLUME for volume in common.pod.volumes):
         occupied = f"the pod has a volume {volumes.REPORT_VOLUME} of its own"
     if occupied:
-        return [*shim.mounts], (Skip(reason=SkipReason.REPORTS_MISSING, detail=occupied),)
-    return [*shim.mounts, volumes.report_mount(container.name)], ()
+        return [*volumes.SHIM_MOUNTS], (Skip(reason=SkipReason.REPORTS_MISSING, detail=occupied),)
+    return [*volumes.SHIM_MOUNTS, volumes.report_mount(container.name)], ()
 
 
 def _not_written(pod: Pod, policy: PolicyObject, changes: Sequence[ContainerChange]) -> Skip | None:
@@ -412,6 +395,14 @@ def _not_written(pod: Pod, policy: PolicyObject, changes: Sequence[ContainerChan
         return None
     detail = f"the pod's annotations leave too little of {MAX_ANNOTATIONS_BYTES // 1024} KiB"
     return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
+
+
+def _without_shim(policy: Policy, closed: Skip | None, *, loads: bool) -> Iterator[Skip]:
+    """Yields what a container does not get because its processes do not load the shim."""
+    if closed is not None:
+        yield replace(closed, detail=f"{closed.detail}; {WITHOUT_SHIM}")
+    if policy.allocator != "System" and not loads:
+        yield Skip(reason=SkipReason.SHIM_MISSING, detail=f"allocator {policy.allocator} is preloaded by the shim")
 
 
 def _skipped(name: str, reason: SkipReason, detail: str) -> ContainerOutcome:

@@ -6,17 +6,20 @@ device plugin's mount, which no pod spec shows, would lie below ours, and what i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+import posixpath
+from collections.abc import Mapping
+from typing import Any, Final
 
 from raddle import delivery, env
-from raddle_operator.injection.volumes import in_the_way
+from raddle_operator.injection.volumes import SHIM_VOLUME, ShimDelivery, shim_volume
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.reasons import Skip, SkipReason
 
 CLOSED: Final = "closed"
 """The value of the pod's label raddle.dev/door that closes it; any other has no effect."""
 
+# Kubernetes' names of architectures -> uname's. Others are not shipped for.
+_ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 # Device plugins that share GPUs by a library which they preload by this file, and how a pod shows that it asks for one:
 # prefixes of what its containers are limited in, of its annotations and labels, and its scheduler. Read in the sources
 # of HAMi and its plugin for Ascend, k8s-vgpu-scheduler, volcano-vgpu-device-plugin, vgpu-manager and tensor-fusion.
@@ -46,40 +49,75 @@ _KEY_PREFIXES: Final = tuple(_KEYS)
 
 
 def opened(
-    pod: Pod,
-    containers: Sequence[Container],
-    architecture: str | Skip,
-    *,
-    shipped: Collection[str],
-    switch: bool,
-) -> str | Skip:
-    """The architecture for which the door is open, for a pod whose `containers` would have it; or why it is closed.
+    pod: Pod, architecture: str | Skip, settings: ShimDelivery, *, config_map_present: bool, switch: bool
+) -> Mapping[str, Any] | Skip:
+    """The volume with the shim for a pod without ours, or why the door is closed for all of its containers.
 
-    The pod is without ours. `shipped` are the architectures of the native shim, `switch` is the operator's own.
+    `architecture` is `architecture_of` the pod, `switch` the operator's own.
     """
     if pod.labels.get(env.DOOR_LABEL) == CLOSED:
         return Skip(reason=SkipReason.DOOR_CLOSED, detail=f"the pod's label {env.DOOR_LABEL} is {CLOSED}")
     if not switch:
         return Skip(reason=SkipReason.DOOR_CLOSED, detail="the chart's value shim.door is false")
-    occupied = _occupied(pod, containers)
-    if occupied:
-        return Skip(reason=SkipReason.DOOR_OCCUPIED, detail=occupied)
+    shows = _shared_gpu(pod)
+    if shows:
+        detail = f"{shows}, which mounts {delivery.PRELOAD_FILE} where the pod spec does not show it"
+        return Skip(reason=SkipReason.DOOR_OCCUPIED, detail=detail)
     if isinstance(architecture, Skip):
         return architecture
-    if architecture not in shipped:
-        detail = f"this build has no native shim for {architecture[:63]}"
-        return Skip(reason=SkipReason.SHIM_MISSING, detail=detail)
-    return architecture
+    if architecture not in settings.items:
+        return _missing(f"this build has no native shim for {architecture[:63]}")
+    if any(volume.name == SHIM_VOLUME for volume in pod.volumes):
+        return _missing(f"the pod has a volume {SHIM_VOLUME} of its own")
+    if settings.config_map is None:
+        return _missing("the operator has no shim ConfigMap")
+    if not config_map_present:
+        return _missing(f"the namespace has no ConfigMap {settings.config_map} yet")
+    return shim_volume(settings.config_map, settings.items[architecture])
 
 
-def _occupied(pod: Pod, containers: Iterable[Container]) -> str:
-    """What has the file, in words; "" for nothing."""
-    for container in containers:
-        found = in_the_way(container, delivery.PRELOAD_FILE)
-        if found:
-            return f"container {container.name[:63]}: {found}"
-    shows = _shared_gpu(pod)
-    return shows and f"{shows}, which mounts {delivery.PRELOAD_FILE} where the pod spec does not show it"
+def occupied(container: Container) -> Skip | None:
+    """Why the door is closed for one container of a pod that has it open; None where it is open."""
+    for path in (delivery.PRELOAD_FILE, delivery.MOUNT_PATH):
+        detail = in_the_way(container, path)
+        if detail:
+            return Skip(reason=SkipReason.DOOR_OCCUPIED, detail=detail)
+    return None
+
+
+def architecture_of(wished: str, machine: str, known: frozenset[str]) -> str | Skip:
+    """The architecture of the node that a pod will run on, as uname names it.
+
+    `wished` is what the pod asks of its node, `machine` that of its node where it is known ("" for both: nothing),
+    `known` those of all nodes that Raddle knows.
+    """
+    if machine:
+        return machine
+    if wished:
+        return _ARCHITECTURES.get(wished, wished)
+    if len(known) == 1:
+        return next(iter(known))
+    where = f"the nodes have {', '.join(sorted(known))}" if known else "no node is known"
+    detail = f"{where}; set nodeSelector kubernetes.io/arch in the pod spec"
+    return Skip(reason=SkipReason.ARCHITECTURE_UNKNOWN, detail=detail)
+
+
+def in_the_way(container: Container, wanted: str) -> str:
+    """What stands in words where a mount of ours would be, "" for nothing.
+
+    A mount path can be used once, and below or above another volume's mount the container might not start.
+    """
+    for mount in container.mounts + container.devices:
+        path = "/" + mount.path.strip("/")
+        if "//" in path or "/." in path:
+            path = posixpath.normpath(path)
+        if path in ("/", wanted) or path.startswith(wanted + "/") or wanted.startswith(path + "/"):
+            return f"volume {mount.volume[:63]} is mounted on {path[:63]}, where {wanted} would be"
+    return ""
+
+
+def _missing(detail: str) -> Skip:
+    return Skip(reason=SkipReason.SHIM_MISSING, detail=detail)
 
 
 def _shared_gpu(pod: Pod) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from raddle import env
 from raddle_operator.injection import plan_annotations
-from raddle_operator.injection.environment import Edits, Entry
-from raddle_operator.injection.volumes import OUR_VOLUMES, REPORT_VOLUME, SAFE_TO_EVICT, Shim, report_volume
+from raddle_operator.injection.variables import Edits, Entry
+from raddle_operator.injection.volumes import OUR_VOLUMES, REPORT_VOLUME, SAFE_TO_EVICT, report_volume
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.policy import PolicyObject
 
@@ -38,12 +38,11 @@ def operations(
     clean: Pod,
     policy: PolicyObject | None = None,
     changes: Sequence[ContainerChange] = (),
-    shim: Shim | None = None,
+    shim: Mapping[str, Any] | None = None,
 ) -> list[Operation]:
-    """From the pod as it is to `clean`, which is the pod without ours, with these changes."""
+    """From the pod as it is to `clean`, which is the pod without ours, with these changes; `shim` is its volume."""
     found: list[Operation] = []
     by_place = {(change.container.field, change.container.place): change for change in changes}
-    # All but our init container.
     for container in clean.containers + clean.init_containers:
         present = (pod.init_containers if container.field == "initContainers" else pod.containers)[container.place]
         change = by_place.get((container.field, container.place))
@@ -52,7 +51,6 @@ def operations(
             found += _environment(present, change) + _mounts(present, change)
     added = _wanted_volumes(changes, shim)
     found += _volumes(pod, clean, added)
-    found += _init_container(pod, clean, shim.init_container if shim is not None else None)
     annotations = {key: value for change in changes for key, value in change.annotations.items()}
     if policy is not None:
         annotations = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash, **annotations}
@@ -90,8 +88,8 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
     pointer, replaced, appended = container.pointer + "/env", change.environment.replaced, change.environment.appended
     entries = change.container.entries
     if container.entries is not entries:
-        wanted = [entry for place, there in enumerate(entries) for entry in replaced.get(place, (there,))]
-        wanted.extend(appended)
+        changed = (replaced.get(place, there) for place, there in enumerate(entries))
+        wanted = [*(entry for entry in changed if entry is not None), *appended]
         # Ours may stand anywhere: another webhook may have added variables behind them.
         if _are_the_same(wanted, container.entries):
             return []
@@ -102,14 +100,11 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
     if not entries:
         return [{"op": "add", "path": pointer, "value": [{**entry} for entry in appended]}]
     found: list[Operation] = []
-    # From the back, so that an insertion moves no place that is still to be changed.
+    # From the back, so that a removal moves no place that is still to be changed.
     for place in sorted(replaced, reverse=True):
-        if not replaced[place]:
-            found.append({"op": "remove", "path": f"{pointer}/{place}"})
-            continue
-        first, *others = replaced[place]
-        found.append({"op": "replace", "path": f"{pointer}/{place}", "value": first})
-        found.extend({"op": "add", "path": f"{pointer}/{place + 1}", "value": entry} for entry in others)
+        entry = replaced[place]
+        operation = {"op": "remove"} if entry is None else {"op": "replace", "value": entry}
+        found.append({**operation, "path": f"{pointer}/{place}"})
     found.extend({"op": "add", "path": pointer + "/-", "value": {**entry}} for entry in appended)
     return found
 
@@ -145,9 +140,9 @@ def _mounts(container: Container, change: ContainerChange) -> list[Operation]:
 # --- the pod --------------------------------------------------------------------------------------------------------
 
 
-def _wanted_volumes(changes: Sequence[ContainerChange], shim: Shim | None) -> list[Mapping[str, Any]]:
+def _wanted_volumes(changes: Sequence[ContainerChange], shim: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     """Ours, as they are to be in the pod."""
-    found = [] if shim is None else [shim.volume]
+    found = [] if shim is None else [shim]
     reporting = sum(mount["name"] == REPORT_VOLUME for change in changes for mount in change.mounts)
     if reporting:
         found.append(report_volume(reporting))
@@ -164,30 +159,6 @@ def _volumes(pod: Pod, clean: Pod, volumes: Sequence[Mapping[str, Any]]) -> list
         found = _changed("/spec/volumes", present, {volume["name"]: volume for volume in volumes})
     new = [volume for volume in volumes if volume["name"] not in named]
     return found + _added("/spec/volumes", new, has_list=pod.raw["spec"].get("volumes") is not None)
-
-
-def _init_container(pod: Pod, clean: Pod, wanted: Mapping[str, Any] | None) -> list[Operation]:
-    kept = {container.place for container in clean.init_containers}
-    present = next((container for container in pod.init_containers if container.place not in kept), None)
-    if wanted is None:
-        return [] if present is None else [{"op": "remove", "path": present.pointer}]
-    if present is None:
-        has_list = pod.raw["spec"].get("initContainers") is not None
-        return _added("/spec/initContainers", [wanted], has_list=has_list)
-    if _holds(present.raw, wanted):
-        return []
-    return [{"op": "replace", "path": present.pointer, "value": wanted}]
-
-
-def _holds(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the init container is the wanted one, but for what the API server adds (defaults, a token's mount)."""
-    for key, value in wanted.items():
-        if key == "volumeMounts":
-            if not all(mount in present.get(key, ()) for mount in value):
-                return False
-        elif present.get(key) != value:
-            return False
-    return True
 
 
 def _changed(

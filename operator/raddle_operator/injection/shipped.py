@@ -9,11 +9,9 @@ from raddle_operator.injection.volumes import ShimDelivery, config_map_name
 
 
 @cache
-def shim(image: str | None = None) -> ShimDelivery:
-    """The delivery of this version's files; `image` holds them too, None: there is none. Raises OSError."""
+def shim() -> ShimDelivery:
+    """The delivery of this version's files. Raises OSError."""
     return ShimDelivery(
         config_map=config_map_name(delivery.content_hash()),
-        items=delivery.items(),
-        door_items={name: delivery.door_items(name) for name in delivery.architectures()},
-        image=image,
+        items={name: delivery.items(name) for name in delivery.architectures()},
     )

@@ -12,9 +12,7 @@ from raddle.planning.kinds import PolicyError
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import AUTO, OBSERVED, Policy, overlaid
 from raddle.planning.wire import Tuned
-from raddle_operator.injection.activation import wants_native
 from raddle_operator.injection.literals import literals
-from raddle_operator.objects.pods import PRELOAD
 from raddle_operator.objects.tuning import ClassResult, TuningResults, Workload
 from raddle_operator.results.candidate import PROGRAM, Candidate
 from raddle_operator.results.key import Key, NodeClass, mismatch
@@ -165,7 +163,7 @@ def _decisive(machine: Machine | None, budget: Budget, policy: Policy, runtime: 
     planned = plan(machine, budget, policy)
     if runtime == _BY_ITSELF:
         return {env.ORT_INTRA: planned.intra_op, env.ORT_INTER: planned.inter_op}
-    values = literals(planned, policy, sets={}, image_env={}).values
+    values = literals(planned, policy, sets={}).values
     if _BY_OPENMP & set(policy.runtimes):
         # Others' variables were there when the winner was measured, and its gain is one beside them.
         return {
@@ -177,8 +175,8 @@ def _decisive(machine: Machine | None, budget: Budget, policy: Policy, runtime: 
 
 def _needed(policy: Policy, made: Policy, budget: Budget, context: TuningContext, runtime: str) -> Iterator[str]:
     """Yields the variables that the winner, `made`, was measured with and that the pod can't be given."""
-    if made.allocator != policy.allocator and not context.tuned.door and not wants_native(policy):
-        yield PRELOAD
+    if made.allocator != policy.allocator and not context.tuned.door:
+        yield "the shim"
     if not context.created or runtime == _BY_ITSELF:
         return
     given = _variables(None, budget, policy) if context.given is None else context.given
@@ -194,9 +192,9 @@ def _needed(policy: Policy, made: Policy, budget: Budget, context: TuningContext
 def _variables(machine: Machine | None, budget: Budget, policy: Policy) -> dict[str, str]:
     """What is set when a pod is created; "" for references, whose values still change."""
     planned = plan(machine, budget, policy)
-    found = literals(planned, policy, sets={}, image_env={})
+    found = literals(planned, policy, sets={})
     references = {env.OMP: planned.omp is not None, env.OPENBLAS: planned.blas not in (None, planned.omp)}
-    return {**found.values, **found.left, **{name: "" for name, is_given in references.items() if is_given}}
+    return {**found.values, **found.added, **{name: "" for name, is_given in references.items() if is_given}}
 
 
 def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: _Result) -> Iterator[str]:

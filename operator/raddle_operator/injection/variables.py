@@ -1,22 +1,25 @@
 """Which variables one container gets: counts that read annotations, literals of families, and what stays as it is set.
 
-For a container without ours and its plan; `activation` says how the shim is found.
+For a container without ours and its plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
-from raddle_operator.injection.environment import Edits, Entry, checksum, java_options, literal, renamed
+from raddle.planning.values import JAVA_OPTIONS
 from raddle_operator.injection.literals import VARIABLES, Literals, literals, of_policy, overridden
 from raddle_operator.injection.plan_annotations import COUNTS
-from raddle_operator.objects.pods import EXTENDED, JAVA_OPTIONS, Container
+from raddle_operator.objects.pods import Container
 from raddle_operator.objects.reading import EMPTY
 from raddle_operator.objects.reasons import Skip, SkipReason
+
+Entry = Mapping[str, Any]
 
 _HIDDEN: Final = Skip(
     reason=SkipReason.ENV_FROM_PRESENT, detail="envFrom may set thread counts; existingValues: Override gives Raddle's"
@@ -26,19 +29,21 @@ _COMPLETED: Final = Skip(
     detail="envFrom may set thread counts, so only processes with the shim get those that are absent;"
     " existingValues: Override gives Raddle's to all",
 )
-
 _HIDDEN_OWN: Final = Skip(
     reason=SkipReason.ENV_FROM_PRESENT, detail="envFrom may set the policy's own variables: set them in env"
 )
+_ADDED: Final = Skip(
+    reason=SkipReason.SHIM_MISSING, detail=f"only the shim adds an option to what the image may set as {JAVA_OPTIONS}"
+)
 
 # Beside those of OpenMP, whose names begin with OMP_.
-_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, env.AGENT, *COUNTS, *EXTENDED, *VARIABLES))
+_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, env.AGENT, *COUNTS, *VARIABLES))
 
 
 class Variables(NamedTuple):
     """What a container gets: `references` are variables and the prefixes of the annotations that they read.
 
-    `completed` are not set here: behind the door the shim sets those that a process lacks, and adds to Java's options.
+    `completed` are not set here: the shim sets those that a process lacks, and adds to Java's options.
     `kept` names families' variables that stay as the pod spec sets them; `withheld` says what can't be given.
     """
 
@@ -54,10 +59,16 @@ class Variables(NamedTuple):
         return (*self.references, *self.literals, *self.completed)
 
 
-def sets_nothing(clean: Container, policy: Policy, image_env: Mapping[str, str]) -> bool:
-    """Whether neither the container sets a variable that is looked at here, nor the image one that is extended."""
-    known = clean.env.keys().isdisjoint(_LOOKED_AT) and JAVA_OPTIONS not in image_env
-    known = known and clean.env.keys().isdisjoint(_own(policy))
+class Edits(NamedTuple):
+    """Changes of a list of entries: `replaced` has what is in the place of one, None: it goes; `appended` follow."""
+
+    replaced: Mapping[int, Entry | None] = MappingProxyType({})
+    appended: tuple[Entry, ...] = ()
+
+
+def sets_nothing(clean: Container, policy: Policy) -> bool:
+    """Whether the container sets no variable that is looked at here."""
+    known = clean.env.keys().isdisjoint(_LOOKED_AT | _own(policy))
     return known and not clean.env_from and not _openmp(clean)
 
 
@@ -72,7 +83,7 @@ def kept_literals(clean: Container, policy: Policy) -> tuple[str, ...]:
     """The families' other variables that the pod spec sets and that the policy respects."""
     if policy.existing_values == "Override":
         return ()
-    known = (one.name for one in of_policy(policy) if one.name not in EXTENDED)
+    known = (one.name for one in of_policy(policy) if one.name != JAVA_OPTIONS)
     found = map(clean.effective, filter(clean.env.__contains__, known))
     return tuple(entry.name for entry in found if entry is not None and entry.value != "")
 
@@ -90,37 +101,28 @@ def hidden(clean: Container, policy: Policy) -> bool:
     return bool(clean.env_from) and policy.existing_values != "Override"
 
 
-def chosen(
-    clean: Container,
-    plan: Plan,
-    policy: Policy,
-    image_env: Mapping[str, str],
-    *,
-    kept: tuple[str, ...],
-    shim: bool,
-    door: bool,
-) -> Variables:
+def chosen(clean: Container, plan: Plan, policy: Policy, *, kept: tuple[str, ...], shim: bool) -> Variables:
     """The variables of a container with this plan.
 
-    `kept` are `kept_counts`; `shim`: one is to read the plan; `door`: it sees what the image and envFrom set.
+    `kept` are `kept_counts`; `shim`: one reads the plan, and sees what the image and envFrom set.
     """
     told: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
-    if hidden(clean, policy) and not door:
+    if hidden(clean, policy) and not shim:
         return Variables(references=told, literals={}, withheld=(_HIDDEN,))
-    found = _literals(clean, plan, policy, image_env)
+    found = _literals(clean, plan, policy)
     if hidden(clean, policy):
-        completed = {**found.values, **found.left}
+        completed = {**found.values, **found.added}
         return Variables(references=told, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
     # A name that no family has may be a secret's in what envFrom brings: it is set only where a process lacks it.
     behind = _own(policy) & found.values.keys() if clean.env_from else frozenset()
     absent = {name: found.values[name] for name in found.values if name in behind and name not in clean.env}
-    withheld = (*found.withheld, _HIDDEN_OWN) if absent else found.withheld
+    withheld = (*((_ADDED,) if found.added else ()), *((_HIDDEN_OWN,) if absent else ()))
     return Variables(
         references={**told, **_references(clean, plan, kept, policy)},
         literals={name: value for name, value in found.values.items() if name not in behind},
-        completed={**absent, **found.left} if door else {},
+        completed={**absent, **found.added} if shim else {},
         kept=found.kept + tuple(sorted(behind & clean.env.keys())),
-        withheld=() if door else withheld,
+        withheld=() if shim else withheld,
     )
 
 
@@ -153,49 +155,43 @@ def _openmp(clean: Container) -> set[str]:
     return {name for name in clean.env if name.startswith("OMP_")}
 
 
-def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[str, str]) -> Literals:
+def _literals(clean: Container, plan: Plan, policy: Policy) -> Literals:
     """The variables of the policy's families that can't be references."""
     entries = map(clean.effective, clean.env.keys() & (VARIABLES | _own(policy)) | _openmp(clean))
-    sets = {entry.name: entry.value for entry in entries if entry is not None} | java_options(clean)[0]
-    return literals(plan, policy, sets=sets, image_env=image_env)
+    return literals(plan, policy, sets={entry.name: entry.value for entry in entries if entry is not None})
 
 
-def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, reports: bool, agent: str = "") -> Edits:
-    """All changes of the container's environment; `activation` are the shim's own edits.
+def edits(clean: Container, found: Variables, *, reports: bool, agent: str = "") -> Edits:
+    """All changes of the container's environment.
 
     `reports`: it has a place for them; `agent` is what the shim is to tell, "" for nobody.
 
     A variable that the container has already is replaced where it stands; of several the last decides, and the others
-    go, but for those of lists, where only the last is extended.
+    go.
     """
-    entries: list[Entry] = [_reference(name, prefix + clean.name) for name, prefix in found.references.items()]
     told = {env.AGENT: agent} if agent else {}
-    entries.extend(_listing(clean, {**found.literals, **told}, found.completed, activation))
-    others = list(activation)
-    by_reference = java_options(clean)[1] if JAVA_OPTIONS in found.literals else None
-    for name, value in found.literals.items():
-        if name == JAVA_OPTIONS and by_reference is not None:
-            others.append(renamed(clean, by_reference, value))
-        else:
-            entries.append(literal(name, value))
+    entries: list[Entry] = [_reference(name, prefix + clean.name) for name, prefix in found.references.items()]
+    entries.extend(_listing(clean, {**found.literals, **told}, found.completed))
+    entries.extend(_literal(name, value) for name, value in found.literals.items())
     if reports:
-        entries.append(literal(env.REPORT, delivery.REPORT_PATH))
-    entries.extend(literal(name, value) for name, value in told.items())
-    replaced: dict[int, Sequence[Entry]] = {}
+        entries.append(_literal(env.REPORT, delivery.REPORT_PATH))
+    entries.extend(_literal(name, value) for name, value in told.items())
+    replaced: dict[int, Entry | None] = {}
     appended: list[Entry] = []
     for entry in entries:
-        name = entry["name"]
-        place = clean.env.get(name)
+        place = clean.env.get(entry["name"])
         if place is None:
             appended.append(entry)
             continue
-        if name not in EXTENDED and len(clean.env) < len(clean.entries):
-            replaced.update({other: () for other, raw in enumerate(clean.entries) if raw["name"] == name})
-        replaced[place] = (entry,)
-    for edit in others:
-        replaced.update(edit.replaced)
-        appended.extend(edit.appended)
-    return Edits(replaced, appended)
+        if len(clean.env) < len(clean.entries):
+            replaced.update({other: None for other, raw in enumerate(clean.entries) if raw["name"] == entry["name"]})
+        replaced[place] = entry
+    return Edits(replaced, tuple(appended))
+
+
+def _literal(name: str, value: str) -> Entry:
+    """A variable whose value is in the pod spec."""
+    return {"name": name, "value": value}
 
 
 def _reference(name: str, annotation: str) -> Entry:
@@ -204,20 +200,12 @@ def _reference(name: str, annotation: str) -> Entry:
     return {"name": name, "valueFrom": source}
 
 
-def _listing(
-    container: Container, literals: Mapping[str, str], completed: Mapping[str, str], edits: Iterable[Edits]
-) -> list[Entry]:
+def _listing(container: Container, literals: Mapping[str, str], completed: Mapping[str, str]) -> list[Entry]:
     """The entry that says which of the others are Raddle's, for a container without ours; [] where none has to.
 
-    It has the literals, of Java's options, which are added to others, the last word; what the shim completes where that
-    is absent; and a checksum of each list that the container has only from Raddle: as long as it agrees, nobody has
-    added anything.
+    It has the literals, and what the shim completes in a process; `NAME#` is one that stood there empty before.
     """
-    found = [f"{name}={value.rpartition(' ')[2]}" for name, value in (*literals.items(), *completed.items())]
-    before = {name: container.effective(name) for name in literals if name not in EXTENDED} if container.env else {}
+    found = [f"{name}={value}" for name, value in (*literals.items(), *completed.items())]
+    before = {name: container.effective(name) for name in literals} if container.env else {}
     found.extend(f"{name}#" for name, entry in before.items() if entry is not None and entry.value == "")
-    added = [entry for edit in edits for entry in edit.appended if entry["name"] in EXTENDED]
-    if JAVA_OPTIONS in literals and container.effective(JAVA_OPTIONS) is None:
-        added.append(literal(JAVA_OPTIONS, literals[JAVA_OPTIONS]))
-    found.extend(f"{entry['name']}#{checksum(entry['value'])}" for entry in added)
-    return [literal(env.LITERALS, ";".join(found))] if found else []
+    return [_literal(env.LITERALS, ";".join(found))] if found else []

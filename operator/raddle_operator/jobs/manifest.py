@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from raddle import env
-from raddle.delivery import MOUNT_PATH
 from raddle_operator.injection import door, volumes
-from raddle_operator.injection.volumes import Shim, ShimDelivery
+from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.jobs.changes import Start
 from raddle_operator.jobs.run import (
     GENERATION_ANNOTATION,
@@ -78,6 +77,8 @@ _OF_POD: Final = (
     "serviceAccountName",  # some clusters allow by it which security contexts a pod may have
     "tolerations",
 )
+# What holds for the container holds for the tuner beside it.
+_SHARED_SECURITY: Final = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile", "seLinuxOptions")
 # Nobody moves a pod that measures, and no mesh adds a proxy, which would take CPU time and outlive it.
 _ANNOTATIONS: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -205,8 +206,14 @@ def _tuners_security(template: Template) -> dict[str, Any]:
     """The tuner's security context. It has the measured container's user, else the pod's, else its image's: no root."""
     theirs = template.container.get("securityContext") or {}
     user = theirs.get("runAsUser", (template.spec.get("securityContext") or {}).get("runAsUser"))
-    found = {"seccompProfile": {"type": "RuntimeDefault"}, **volumes.narrow_security(theirs)}
+    found = {"seccompProfile": {"type": "RuntimeDefault"}, **_narrow(theirs)}
     return found if user == 0 else {**found, "runAsNonRoot": True}
+
+
+def _narrow(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """A container's security context without any right that the tuner does not need."""
+    shared = {name: theirs[name] for name in _SHARED_SECURITY if name in theirs}
+    return {**shared, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def _escaped(text: str) -> str:
@@ -278,18 +285,12 @@ def _volumes(template: Template, containers: list[dict[str, Any]]) -> Iterator[d
 
 def _add_shim(spec: dict[str, Any], wanted: Wanted, settings: Settings) -> None:
     """Gives the measured container the shim's files as the workload's pods get them."""
-    pod = pod_from_object({"metadata": {"labels": dict(wanted.template.labels)}, "spec": spec})
-    measured, delivery = pod.init_containers[-1], wanted.delivery
-    opened: str | Skip = ""
-    if wanted.shim == "Auto":
-        shipped = delivery.door_items.keys()
-        opened = door.opened(pod, [measured], wanted.architecture, shipped=shipped, switch=settings.door)
-    by_door = opened if isinstance(opened, str) else ""
-    shim = volumes.choose(pod, wanted.shim, delivery, config_map_present=True, by_door=by_door)
-    if not isinstance(shim, Shim) or volumes.in_the_way(measured, MOUNT_PATH):
+    if wanted.shim == "None":
         return
-    spec["volumes"].append(dict(shim.volume))
-    *before, last = spec["initContainers"]
-    last["volumeMounts"] = [*last.get("volumeMounts", ()), *map(dict, shim.mounts)]
-    if shim.init_container is not None:
-        spec["initContainers"] = [*before, dict(shim.init_container), last]
+    pod = pod_from_object({"metadata": {"labels": dict(wanted.template.labels)}, "spec": spec})
+    volume = door.opened(pod, wanted.architecture, wanted.delivery, config_map_present=True, switch=settings.door)
+    if isinstance(volume, Skip) or door.occupied(pod.init_containers[-1]):
+        return
+    spec["volumes"].append(dict(volume))
+    measured = spec["initContainers"][-1]
+    measured["volumeMounts"] = [*measured.get("volumeMounts", ()), *map(dict, volumes.SHIM_MOUNTS)]

@@ -72,7 +72,3 @@ INFERENCE_TUNINGS: Final = Resource(
 NODE_CPU_TOPOLOGIES: Final = Resource(
     "raddle.dev", "v1alpha1", "nodecputopologies", namespaced=False, kind="NodeCPUTopology"
 )
-
-NODE_RESOURCE_TOPOLOGIES: Final = Resource(
-    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", namespaced=False, kind="NodeResourceTopology"
-)

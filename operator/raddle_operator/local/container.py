@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,15 +30,6 @@ class Container:
     variables: Mapping[str, str]
     mounts: tuple[str, ...]
     notes: tuple[str, ...]
-
-    @property
-    def has_door(self) -> bool:
-        """Whether the loader is told of the library by a file."""
-        return delivery.PRELOAD_FILE in self.mounts
-
-    def write_files(self, folder: Path) -> None:
-        """Writes what is mounted on delivery.MOUNT_PATH, for programs of this machine. Raises OSError."""
-        delivery.write(str(folder), platform.machine() if self.has_door else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +60,12 @@ def enter(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-run-")))
         # As readable as a mounted ConfigMap: the program may be another user's.
         folder.chmod(0o755)
-        given.write_files(folder)
+        delivery.write(str(folder))
         problem = door.problem(folder)
         if problem:
-            variables = without_mounts(given, folder)
-            way = "the shim is preloaded by LD_PRELOAD" if given.has_door else f"the shim's files are in {folder}"
-            say(f"nothing can be mounted here ({problem}); {way}")
+            preloaded = (str(folder / Path(delivery.LIBRARY).name), os.environ.get("LD_PRELOAD"))
+            variables["LD_PRELOAD"] = ":".join(filter(None, preloaded))
+            say(f"nothing can be mounted here ({problem}); the shim is preloaded by LD_PRELOAD")
         else:
             prefix = [*door.inside(folder)]
     group = None
@@ -85,16 +75,6 @@ def enter(
     environment = {**os.environ, **variables}
     argv = [*prefix, *(_unchanged(environment) if prefix else ()), *command]
     return StartedContainer(argv=argv, environment=environment, group=group)
-
-
-def without_mounts(given: Container, folder: Path) -> dict[str, str]:
-    """The variables where the files are not in their place but in the folder."""
-    there = re.compile(rf"{delivery.MOUNT_PATH}(?![\w-])")
-    found = {name: there.sub(lambda _: str(folder), value) for name, value in given.variables.items()}
-    if given.has_door:
-        library = str(folder / Path(delivery.LIBRARY).name)
-        found["LD_PRELOAD"] = ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
-    return found
 
 
 def _quota(

@@ -40,10 +40,8 @@ done
 _MOUNT: Final = f"""
 mkdir -p {delivery.MOUNT_PATH} {delivery.REPORT_PATH}
 mount -o bind,ro "$folder" {delivery.MOUNT_PATH}
-if [ -f "$folder/{delivery.PRELOAD_KEY}" ]; then
-    : > {delivery.PRELOAD_FILE}
-    mount -o bind,ro "$folder/{delivery.PRELOAD_KEY}" {delivery.PRELOAD_FILE}
-fi
+: > {delivery.PRELOAD_FILE}
+mount -o bind,ro "$folder/{delivery.PRELOAD_KEY}" {delivery.PRELOAD_FILE}
 umount -l /mnt
 exec "$@"
 """
@@ -53,10 +51,7 @@ _WITHOUT_CAPABILITIES: Final = ("setpriv", "--inh-caps=-all", "--ambient-caps=-a
 
 
 def inside(folder: Path) -> tuple[str, ...]:
-    """What to put in front of a command, so that it runs where `folder` (delivery.write) is mounted as in a pod.
-
-    Its line for the loader is mounted where it has one: the tree of `delivery.items` has none.
-    """
+    """What to put in front of a command, so that it runs where `folder` (delivery.write) is mounted as in a pod."""
     return _in_namespace(_ABOVE + _MOUNT, folder)
 
 

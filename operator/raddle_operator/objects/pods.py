@@ -13,14 +13,6 @@ from raddle_operator.objects.reading import EMPTY, SpecError, as_object, mapping
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
-PYTHON_PATH: Final = "PYTHONPATH"
-NODE_OPTIONS: Final = "NODE_OPTIONS"
-PRELOAD: Final = "LD_PRELOAD"
-JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
-# Lists in one text, to which Raddle adds a part of its own.
-EXTENDED: Final = (PYTHON_PATH, NODE_OPTIONS, PRELOAD, JAVA_OPTIONS)
-# The name that a reference gets when its variable becomes a text that contains it.
-ORIGINAL: Final = "ORIGINAL_"
 _OURS: Final = tuple(f"metadata.annotations['{prefix}" for prefix in env.CONTAINER_PREFIXES)
 _ARCHITECTURE: Final = "kubernetes.io/arch"
 _TEMPLATE_HASH: Final = "pod-template-hash"
@@ -32,15 +24,13 @@ class EnvEntry(NamedTuple):
     """One environment variable.
 
     `place` is its index in the container's list; `value` is the literal, None for valueFrom; `ours` is the key of our
-    annotation that a fieldRef names, else None;
-    `optional` is true for a valueFrom that may resolve to nothing.
+    annotation that a fieldRef names, else None.
     """
 
     place: int
     name: str
     value: str | None
     ours: str | None
-    optional: bool
 
 
 class Mount(NamedTuple):
@@ -72,7 +62,6 @@ class Container(NamedTuple):
     devices: tuple[Mount, ...] = ()
     limits: Mapping[str, Any] = EMPTY
     requests: Mapping[str, Any] = EMPTY
-    security_context: Mapping[str, Any] = EMPTY
     raw: Mapping[str, Any] = EMPTY
 
     @property
@@ -190,8 +179,8 @@ def env_entry(place: int, entry: Mapping[str, Any]) -> EnvEntry:
     """The environment variable that an object of a container that was read is."""
     source = entry.get("valueFrom")
     if source is None:
-        return EnvEntry(place, entry["name"], entry.get("value") or "", None, optional=False)
-    return EnvEntry(place, entry["name"], None, *_source(source))
+        return EnvEntry(place, entry["name"], entry.get("value") or "", None)
+    return EnvEntry(place, entry["name"], None, _source(source))
 
 
 def _container(raw: Any, field: str, place: int) -> Container:
@@ -217,7 +206,6 @@ def _container(raw: Any, field: str, place: int) -> Container:
         devices=_mounts(sequence(raw, "volumeDevices", path), path, "volumeDevices", "devicePath"),
         limits=mapping(resources, "limits", path),
         requests=mapping(resources, "requests", path),
-        security_context=mapping(raw, "securityContext", path),
         raw=raw,
     )
 
@@ -233,25 +221,20 @@ def _env(entries: Sequence[Any], path: str) -> tuple[dict[str, int], bool]:
         places[name] = place
         source = entry.get("valueFrom")
         if source is not None:
-            ours, _ = _source(as_object(source, f"{path}.env[{place}].valueFrom"))
+            ours = _source(as_object(source, f"{path}.env[{place}].valueFrom"))
             annotated = annotated or ours is not None
         elif not isinstance(entry.get("value", ""), str):
             text(entry, "value", f"{path}.env[{place}]")
     return places, annotated
 
 
-def _source(source: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """Our annotation's key if the source names one, and whether the source may resolve to nothing."""
+def _source(source: Mapping[str, Any]) -> str | None:
+    """Our annotation's key if the source names one."""
     field = source.get("fieldRef")
-    if isinstance(field, dict):
-        path = field.get("fieldPath")
-        if isinstance(path, str) and path.startswith(_OURS) and path.endswith("']"):
-            return path[len("metadata.annotations['") : -2], False
-    for kind in ("configMapKeyRef", "secretKeyRef", "fileKeyRef"):
-        reference = source.get(kind)
-        if isinstance(reference, dict) and reference.get("optional") is True:
-            return None, True
-    return None, False
+    path = field.get("fieldPath") if isinstance(field, dict) else None
+    if isinstance(path, str) and path.startswith(_OURS) and path.endswith("']"):
+        return path[len("metadata.annotations['") : -2]
+    return None
 
 
 def _mounts(found: Sequence[Any], path: str, field: str, key: str) -> tuple[Mount, ...]:

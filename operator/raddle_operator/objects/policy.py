@@ -13,7 +13,6 @@ from raddle.planning import wire
 from raddle.planning.kinds import PolicyError
 from raddle.planning.policy import OBSERVED, Policy, parse
 from raddle_operator.objects import load
-from raddle_operator.objects.image_env import image_env
 from raddle_operator.objects.pods import Container, EnvEntry, Mount, Pod, Volume, pod_from_object
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
 from raddle_operator.objects.selectors import EVERYTHING, Selector, SelectorError, compile_selector
@@ -64,7 +63,6 @@ class PolicyObject:
     containers: tuple[str, ...] | None
     mode: str
     policy: Policy
-    image_env: Mapping[str, str]
     settings_hash: str
     names_runtimes: bool = False
     reference: str = field(init=False)
@@ -114,7 +112,6 @@ def policy_from_object(obj: Any) -> PolicyObject:
         containers=_containers(spec),
         mode=_word(spec, "mode", _MODES, "Initial"),
         policy=_with_observed(policy, obj),
-        image_env=image_env(spec),
         settings_hash=wire.settings_hash(policy, names_runtimes=names_runtimes),
         names_runtimes=names_runtimes,
     )

@@ -64,19 +64,11 @@ class SkipReason(StrEnum):
         "set a limit, or run the agents",
     )
     ANNOTATION_BUDGET = ("AnnotationBudget", "the pod's own annotations leave too little room", "shorten them")
-    IMAGE_ENV_UNKNOWN = (
-        "ImageEnvUnknown",
-        (
-            "the door is closed, and the pod spec or image may set PYTHONPATH, LD_PRELOAD or JAVA_TOOL_OPTIONS to "
-            "what Raddle can't see: the container has variables only"
-        ),
-        'open the door, or state it in the policy\'s `imageEnv`, for example `imageEnv.PYTHONPATH` (`""`: nothing)',
-    )
     ENV_FROM_PRESENT = (
         "EnvFromPresent",
         (
-            "`envFrom` may set thread counts, PYTHONPATH or LD_PRELOAD. Behind the door the shim sets the counts that "
-            "a process lacks; static and musl programs stay without"
+            "`envFrom` may set thread counts. With the shim each process gets the counts that it lacks; static and "
+            "musl programs, and all without the shim, stay without"
         ),
         "`existingValues: Override`, or set them in `env`",
     )
@@ -96,31 +88,25 @@ class SkipReason(StrEnum):
     DOOR_OCCUPIED = (
         "DoorOccupied",
         (
-            "something else has `/etc/ld.so.preload`: a volume that is mounted at, above or below it, or a device "
-            "plugin that shares GPUs by it"
+            "something else has `/etc/ld.so.preload` or `/opt/raddle`: a volume that is mounted at, above or below it, "
+            "or a device plugin that shares GPUs by it"
         ),
-        (
-            "nothing, if that is to stay: the detail names it; state the image's variables in `imageEnv` so that the "
-            "shim loads all the same"
-        ),
+        "nothing, if that is to stay; else mount it elsewhere: the detail names it",
     )
     DOOR_CLOSED = (
         "DoorClosed",
         "the pod's label `raddle.dev/door: closed`, or the chart's `shim.door: false`",
-        "nothing, if that is wanted; `imageEnv` as above",
+        "nothing, if that is wanted; else remove the label, or set the value to true",
     )
     ARCHITECTURE_UNKNOWN = (
         "ArchitectureUnknown",
-        (
-            "the native shim, and with it the door, is one file an architecture, and the nodes have several or none "
-            "is known"
-        ),
+        ("the shim's library is one file for each architecture, and the nodes have several or none is known"),
         "set `nodeSelector: {kubernetes.io/arch: amd64}` in the pod spec, or run the agents",
     )
     REPORTS_MISSING = (
         "ReportsMissing",
         "the pod has a volume or a mount of its own where reports would be, or the policy has `shim: None`",
-        "rename it, or mount it elsewhere; choose another `shim`",
+        "rename it, or mount it elsewhere; set `shim: Auto`",
     )
     WEBHOOK_MISSED = (
         "WebhookMissed",

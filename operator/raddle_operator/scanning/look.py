@@ -52,24 +52,6 @@ class Cause(StrEnum):
     STALE = "Stale"
     FITS = "Fits"
     UNKNOWN = "Unknown"
-    # What an agent says of a pod that Raddle governs, in its own words.
-    CODE_SETS_IT = nodereport.Cause.CODE_SETS_IT.value
-    NOT_REACHED = nodereport.Cause.NOT_REACHED.value
-    RESIZED = nodereport.Cause.RESIZED.value
-    CPUSET_CHANGED = nodereport.Cause.CPUSET_CHANGED.value
-    OTHER_THREADS = nodereport.Cause.OTHER_THREADS.value
-    OVERSUBSCRIBED = nodereport.Cause.OVERSUBSCRIBED.value
-    SHARED_CORES = nodereport.Cause.SHARED_CORES.value
-
-    @property
-    def is_finding(self) -> bool:
-        """Whether something is to be mended."""
-        return self not in (Cause.FITS, Cause.UNKNOWN)
-
-    @property
-    def is_agents(self) -> bool:
-        """Whether an agent has seen it."""
-        return str(self) in tuple(nodereport.Cause)
 
 
 class Expected(NamedTuple):
@@ -138,16 +120,26 @@ class Seen:
     threads_because: str = ""
     planned: int | None = None
     planned_because: str = ""
-    cause: Cause = Cause.UNKNOWN
+    cause: Cause | nodereport.Cause = Cause.UNKNOWN
     governed_by: str = ""
     fix: Fix = Fix()
     advice: str = ""
     expected: Expected | None = None
 
     @property
+    def is_finding(self) -> bool:
+        """Whether something is to be fixed."""
+        return self.cause not in (Cause.FITS, Cause.UNKNOWN)
+
+    @property
+    def is_from_agent(self) -> bool:
+        """Whether the cause is what the node's agent reports."""
+        return isinstance(self.cause, nodereport.Cause)
+
+    @property
     def surplus_share(self) -> float:
         """The part of the threads that is more than planned, 0 where that is not known."""
-        if not self.cause.is_finding or not self.threads or self.planned is None:
+        if not self.is_finding or not self.threads or self.planned is None:
             return 0.0
         return max(0.0, 1 - self.planned / self.threads)
 
@@ -209,7 +201,7 @@ def _as_it_runs(seen: Seen, drifted: Drifted) -> Seen:
         seen,
         threads=drifted.threads or seen.threads,
         threads_because=f"its node's agent: {drifted.finding.detail}",
-        cause=Cause(drifted.finding.cause),
+        cause=drifted.finding.cause,
         fix=Fix(text=drifted.finding.fix),
     )
 

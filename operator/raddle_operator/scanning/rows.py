@@ -114,14 +114,14 @@ class Gathered:
 def _at_least(row: Row, min_saving_cpus: float) -> bool:
     if not min_saving_cpus:
         return True
-    return row.seen.cause.is_finding and (row.gives_back_cpus is None or row.gives_back_cpus >= min_saving_cpus)
+    return row.seen.is_finding and (row.gives_back_cpus is None or row.gives_back_cpus >= min_saving_cpus)
 
 
 def _order(row: Row) -> tuple[bool, bool, float, float, str, str, str]:
     seen = row.seen
     surplus = (seen.threads or 0) - (seen.planned or 0)
     return (
-        not seen.cause.is_finding,
+        not seen.is_finding,
         seen.cause is Cause.FITS,
         -(row.gives_back_cpus or 0.0),
         -surplus * row.pods,
@@ -130,7 +130,7 @@ def _order(row: Row) -> tuple[bool, bool, float, float, str, str, str]:
 
 
 def _row(parts: list[Part]) -> Row:
-    worst = max(parts, key=lambda part: (part.seen.cause.is_finding, part.seen.surplus_share, part.seen.threads or 0))
+    worst = max(parts, key=lambda part: (part.seen.is_finding, part.seen.surplus_share, part.seen.threads or 0))
     seen = [part.seen for part in parts]
     measured = sum(part.measured for part in parts)
     pods = sum(part.pods for part in parts)
@@ -172,7 +172,7 @@ def totals(rows: Iterable[Row]) -> list[Total]:
 def total(namespace: str, rows: Iterable[Row]) -> Total:
     """The sums of these rows."""
     group = list(rows)
-    findings = [row for row in group if row.seen.cause.is_finding]
+    findings = [row for row in group if row.seen.is_finding]
     # Containers of one workload are in the same pods.
     pods: dict[tuple[str, str], int] = {}
     for row in findings:

@@ -63,7 +63,7 @@ class Admission:
         self._log: Final = decision_log
         self._machines: Final = _Machines(caches)
         self._decided: Final[DecisionCache[Verdict]] = DecisionCache()
-        shim = shipped.shim(settings.shim_image or None)
+        shim = shipped.shim()
         self._config_map: Final = shim.config_map or ""
         self._settings: Final = decide.Settings(
             shim=shim, door=settings.door, unlabelled=settings.default_inject, agent=settings.agent_address

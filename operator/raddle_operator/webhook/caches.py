@@ -10,7 +10,6 @@ from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.tuning import Tunings
 from raddle_operator.kube.informer import CacheState, Key
 from raddle_operator.objects.policy import PolicyObject
-from raddle_operator.webhook.reported import ReportedNodes
 from raddle_operator.webhook.sources import NodeFacts, Source, Sources, Unbound
 from raddle_operator.webhook.waiters import Waiters
 
@@ -35,9 +34,6 @@ class Caches:
         sources.topologies.subscribe(self._topology_changed)
         sources.namespaces.subscribe(self.namespace_waiters.notify)
         sources.unbound.subscribe(self.unbound_waiters.notify)
-        self._reported: Final = None if sources.reported is None else ReportedNodes(sources.reported)
-        for report in () if sources.reported is None else (sources.reported.nodes, sources.reported.zones):
-            report.subscribe(self._report_changed)
         for source in (
             sources.policies,
             sources.cluster_policies,
@@ -59,8 +55,6 @@ class Caches:
         sources = self._sources
         needed = (sources.policies, sources.cluster_policies, sources.namespaces, sources.topologies, sources.unbound)
         optional: list[Source[object]] = [*sources.shims, *self._tunings]
-        if sources.reported is not None:
-            optional += [sources.reported.nodes, sources.reported.zones]
         return all(source.synced.is_set() for source in needed) and all(
             source.synced.is_set() or source.errors for source in optional
         )
@@ -89,18 +83,12 @@ class Caches:
         return self._sources.namespaces.store.get(("", name))
 
     def node(self, name: str) -> NodeFacts | None:
-        """A node's topology, by its agent or else by NFD; None where none is known."""
-        facts = self._sources.topologies.store.get(("", name))
-        if facts is None and self._reported is not None:
-            facts = self._reported.get(name)
-        return facts
+        """A node's topology; None where none is known."""
+        return self._sources.topologies.store.get(("", name))
 
     def nodes(self) -> Iterator[str]:
         """The names of the nodes that are known."""
-        by_agents = (name for _, name in self._sources.topologies.store)
-        if self._reported is None:
-            return by_agents
-        return iter({*by_agents, *(name for name in self._reported.names() if self._reported.get(name))})
+        return (name for _, name in self._sources.topologies.store)
 
     @property
     def smallest_cores(self) -> int | None:
@@ -117,7 +105,7 @@ class Caches:
     def _look_at_shapes(self) -> None:
         if not self._shapes_are_known:
             # Nodes share few.
-            shapes = {facts.shape for name in self.nodes() if (facts := self.node(name)) is not None}
+            shapes = {facts.shape for facts in self._sources.topologies.store.values()}
             self._smallest_cores = min((shape.cores for shape in shapes if shape.cores), default=None)
             self._architectures = frozenset(shape.machine.architecture for shape in shapes) - {""}
             self._shapes_are_known = True
@@ -145,10 +133,6 @@ class Caches:
         yield CacheState("Namespace", len(sources.namespaces.store), sources.namespaces.age_s)
         yield CacheState("NodeCPUTopology", len(sources.topologies.store), sources.topologies.age_s)
         yield CacheState("UnboundPod", len(sources.unbound.store), sources.unbound.age_s)
-        if sources.reported is not None:
-            reported = sources.reported
-            yield CacheState("Node", len(reported.nodes.store), reported.nodes.age_s)
-            yield CacheState("NodeResourceTopology", len(reported.zones.store), reported.zones.age_s)
         for tunings in self._tunings:
             yield CacheState("InferenceTuning", len(tunings.store), tunings.age_s)
         ages = [shims.age_s for shims in sources.shims if shims.age_s is not None]
@@ -163,7 +147,3 @@ class Caches:
     def _topology_changed(self, _key: Key, old: NodeFacts | None, new: NodeFacts | None) -> None:
         if old is None or new is None or old.shape is not new.shape:
             self._shapes_are_known = False
-
-    def _report_changed(self, _key: Key, _old: object, _new: object) -> None:
-        self._shapes_are_known = False
-        self.version += 1

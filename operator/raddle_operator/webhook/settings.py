@@ -33,15 +33,11 @@ class WebhookSettings:
     default_inject: str = "disabled"
     """What a namespace without the label raddle.dev/inject counts as: disabled, labelled or enabled."""
     door: bool = True
-    """Whether pods may load the shim by /etc/ld.so.preload; else variables name it."""
+    """Whether pods load the shim, by /etc/ld.so.preload."""
     shim_namespaces: tuple[str, ...] = ()
     """Where the shim's ConfigMap may be looked for; empty: everywhere. Without the right it counts as absent."""
-    node_feature_discovery: bool = False
-    """Whether nodes without a NodeCPUTopology are planned for by what Node Feature Discovery says of them."""
     tuning: bool = False
     """Whether policies may name InferenceTunings; they are not looked at otherwise."""
-    shim_image: str = ""
-    """The image that holds the shim, for policies that ask for ImageVolume or InitContainer; "": they get none."""
     agent_address: str = ""
     """Where shims reach their node's agent, as address:port, for pods whose policy lets them; "": they tell nobody."""
     certificate_check_s: float = 10.0

@@ -26,16 +26,13 @@ from raddle_operator.kube import (
     INFERENCE_TUNINGS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
-    NODE_RESOURCE_TOPOLOGIES,
-    NODES,
     PODS,
     Kube,
     Object,
     Resource,
 )
 from raddle_operator.kube.informer import Informer, Key, key_of
-from raddle_operator.objects import nfd, nodecheck, nodetopology
-from raddle_operator.objects.nfd import NodeReport, ZonesReport
+from raddle_operator.objects import nodecheck, nodetopology
 from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
 from raddle_operator.objects.tuning import TuningResults, results_from_object
 from raddle_operator.webhook.settings import WebhookSettings
@@ -194,16 +191,7 @@ class Sources:
     topologies: Source[NodeFacts]
     unbound: Source[Unbound]
     shims: tuple[Source[str], ...]
-    reported: Reported | None = None
     tunings: Source[TuningResults] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
-    """What NFD says of nodes. ``zones`` may stay unsynced: its CRD need not be installed."""
-
-    nodes: Source[NodeReport]
-    zones: Source[ZonesReport]
 
 
 def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Informer[object]]]:
@@ -215,11 +203,6 @@ def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Info
         started.append(made)  # type: ignore[arg-type]
         return made
 
-    reported = None
-    if settings.node_feature_discovery:
-        reported = Reported(
-            nodes=informer(NODES, nfd.read_node), zones=informer(NODE_RESOURCE_TOPOLOGIES, nfd.read_zones)
-        )
     sources = Sources(
         policies=informer(INFERENCE_THREADINGS, policy_reader(INFERENCE_THREADINGS)),
         cluster_policies=informer(CLUSTER_INFERENCE_THREADINGS, policy_reader(CLUSTER_INFERENCE_THREADINGS)),
@@ -236,7 +219,6 @@ def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Info
             informer(CONFIG_MAPS, read_shim, namespace=namespace, label_selector=SHIM_LABEL, metadata_only=True)
             for namespace in settings.shim_namespaces or ("",)
         ),
-        reported=reported,
         tunings=informer(INFERENCE_TUNINGS, read_tuning) if settings.tuning else None,
     )
     return sources, started
@@ -286,8 +268,6 @@ class MemorySources:
     topologies: MemorySource[NodeFacts]
     unbound: MemorySource[Unbound]
     shims: MemorySource[str]
-    nodes: MemorySource[NodeReport]
-    zones: MemorySource[ZonesReport]
     tunings: MemorySource[TuningResults]
 
     @classmethod
@@ -300,12 +280,10 @@ class MemorySources:
             MemorySource(TopologyReader(), synced=synced),
             MemorySource(read_unbound, synced=synced),
             MemorySource(read_shim, synced=synced),
-            MemorySource(nfd.read_node, synced=synced),
-            MemorySource(nfd.read_zones, synced=synced),
             MemorySource(read_tuning, synced=synced),
         )
 
-    def sources(self, *, node_feature_discovery: bool = False, tuning: bool = False) -> Sources:
+    def sources(self, *, tuning: bool = False) -> Sources:
         """Them as the caches take them."""
         return Sources(
             policies=self.policies,
@@ -314,6 +292,5 @@ class MemorySources:
             topologies=self.topologies,
             unbound=self.unbound,
             shims=(self.shims,),
-            reported=Reported(nodes=self.nodes, zones=self.zones) if node_feature_discovery else None,
             tunings=self.tunings if tuning else None,
         )

@@ -13,7 +13,7 @@ import time
 from functools import wraps
 from typing import Any, Callable, Optional, Tuple
 
-from raddle import env, errors, files, log
+from raddle import env, errors, files, libraries, log
 from raddle.process import current, resolution
 from raddle.report import record
 
@@ -28,13 +28,14 @@ _Call = Tuple[Tuple[Any, ...], "dict[str, Any]"]
 class Library:
     """One loaded library and the plan for it.
 
-    `key` is the plan's count, and `mapped` what the base name of the library's mapped file contains, by which the
-    workers that have it are known. Until `read` was called nothing is planned.
+    `key` is the plan's count, and `mapped` what the name of the library's mapped file begins with, by which the workers
+    that have it are known; without it that is `name`'s row of raddle.libraries.
+    Until `read` was called nothing is planned.
     """
 
-    def __init__(self, name: str, mapped: bytes = b"", key: str = "intra") -> None:
+    def __init__(self, name: str, mapped: Tuple[bytes, ...] = (), key: str = "intra") -> None:
         self.name = name
-        self.mapped = mapped or name.encode()
+        self.mapped = mapped or libraries.name_starts(name)
         self.key = key
         self.package = ""
         self.plan_text = ""

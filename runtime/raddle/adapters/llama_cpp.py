@@ -6,7 +6,7 @@ from typing import Any
 
 from raddle.adapters.library import Library
 
-_library = Library("llama_cpp", b"libllama")
+_library = Library("llama_cpp")
 effective = _library.effective
 
 

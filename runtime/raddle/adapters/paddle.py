@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from raddle import env, log
+from raddle import env, libraries, log
 from raddle.adapters.library import Library
 
 _state: dict[str, Any] = {}
-_predictors = Library("paddle.inference", b"libpaddle", key="omp")
+_predictors = Library("paddle.inference", libraries.name_starts("paddle"), key="omp")
 
 
 def prepare(plan_text: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from raddle.adapters.library import Library
 
 # Its extension is the file compiled.<platform>.so.
-_library = Library("usearch", b"compiled.")
+# Anybody's module may be named so: it is no row of raddle.libraries.
+_library = Library("usearch", (b"compiled.",))
 effective = _library.effective
 
 

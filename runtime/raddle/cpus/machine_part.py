@@ -25,9 +25,9 @@ MAX_KINDS = 16
 def fields_of(machine: Machine, *, gpu: bool) -> Iterator[Dict[str, str]]:
     """What may be handed over, the best first: all, then without the L3 domains, which only order cores; at last {}.
 
-    Nothing else of a machine whose CPUs' numbers are made up, with more than MAX_CPUS, or with absurdly many kinds.
+    Nothing of a machine with more than MAX_CPUS, or with absurdly many kinds.
     """
-    if not machine.source and machine.online.bit_length() <= MAX_CPUS and len(machine.core_types) <= MAX_KINDS:
+    if machine.online.bit_length() <= MAX_CPUS and len(machine.core_types) <= MAX_KINDS:
         fields = written(machine, gpu=gpu)
         for without in ((), ("l3",)):
             found = {key: text for key, text in fields.items() if key not in without}

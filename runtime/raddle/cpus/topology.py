@@ -71,8 +71,7 @@ class GPU(NamedTuple):
 class Kubelet(NamedTuple):
     """How the node's kubelet hands out CPUs. "unknown" and None mean exactly that.
 
-    `source` says who told the policies and options (document.KUBELET_SOURCES), `reserved_source` who told the reserved
-    CPUs (document.RESERVED_SOURCES); "" where they are unknown or nobody remembers.
+    `source` says who told the policies and options (document.KUBELET_SOURCES); "" where they are unknown.
     """
 
     cpu_manager_policy: str = "unknown"
@@ -82,7 +81,6 @@ class Kubelet(NamedTuple):
     topology_manager_scope: str = "unknown"
     topology_manager_policy_options: Tuple[Tuple[str, str], ...] = ()
     source: str = ""
-    reserved_source: str = ""
 
 
 class Problem(NamedTuple):
@@ -98,8 +96,6 @@ class Machine(NamedTuple):
     `sockets`, `dies`, `numa_nodes`, `l3_domains` and `core_types` may be empty where the kernel does not say;
     `gpus`, sorted by address, is empty where there are none or the PCI bus can't be seen.
     `caches` are sorted by level and lowest CPU; empty where they were not asked for.
-    `source` is "" for a machine whose own files were read. Else it says in words who told of it: then the counts of
-    CPUs, cores and NUMA nodes hold, and the numbers of the CPUs are made up.
     """
 
     online: int
@@ -117,7 +113,6 @@ class Machine(NamedTuple):
     boot_id: str = ""
     kubelet: Kubelet = Kubelet()
     problems: Tuple[Problem, ...] = ()
-    source: str = ""
     caches: Tuple[Cache, ...] = ()
 
 

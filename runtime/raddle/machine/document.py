@@ -12,7 +12,7 @@ has here: the kernel's own ids repeat, are -1 or are missing. Version 1 of the d
      "gpus": [{"address": "0000:3b:00.0", "numaNode": 0}],
      "kubelet": {"cpuManagerPolicy": "unknown", "cpuManagerPolicyOptions": {}, "topologyManagerPolicy": "unknown",
                  "topologyManagerScope": "pod", "topologyManagerPolicyOptions": {}, "source": "Configz",
-                 "reservedCPUs": "0-1", "reservedCPUsSource": "ReservedSystemCPUs"},
+                 "reservedCPUs": "0-1"},
      "problems": [{"path": "sys/...", "reason": "is empty"}],
      "allowed": "0-1", "quotaCPUs": 1.5}
 
@@ -37,7 +37,6 @@ TOPOLOGY_MANAGER_SCOPES = ("unknown", "container", "pod")
 MEMORY_KINDS = ("", "persistent", "cxl", "special-purpose")
 # Who told the kubelet's settings, and the reserved CPUs; "" where nobody did.
 KUBELET_SOURCES = ("", "Configz", "Proxy")
-RESERVED_SOURCES = ("", "ReservedSystemCPUs", "PodResources")
 
 
 def to_document(machine: Machine, allowed: Optional[int] = None, quota_cpus: Optional[float] = None) -> Dict[str, Any]:
@@ -131,8 +130,6 @@ def kubelet_object(kubelet: Kubelet) -> Dict[str, Any]:
         found["source"] = kubelet.source
     if kubelet.reserved_cpus is not None:
         found["reservedCPUs"] = cpuset.format_list(kubelet.reserved_cpus)
-        if kubelet.reserved_source:
-            found["reservedCPUsSource"] = kubelet.reserved_source
     return found
 
 
@@ -254,7 +251,6 @@ def read_kubelet(fields: Fields) -> Kubelet:
         topology_manager_scope=fields.word("topologyManagerScope", TOPOLOGY_MANAGER_SCOPES),
         topology_manager_policy_options=_options(fields.child("topologyManagerPolicyOptions")),
         source=fields.word("source", KUBELET_SOURCES),
-        reserved_source=fields.word("reservedCPUsSource", RESERVED_SOURCES) if reserved else "",
     )
 
 

@@ -1,14 +1,14 @@
 """The kinds of fields that a policy's spec has: how each is read, and what it takes.
 
-A field is one row of `raddle.planning.policy.Policy`, written by one of the functions at the end, which keep the row in
-ROWS and return the field's default. All that spells a field elsewhere is made from its row: the CRDs, the keys of
-RADDLE_PLAN and their bounds in both languages, the switches of ONNX Runtime that the shims set, the API reference.
+A field is one row of `raddle.planning.policy.Policy`, made by one of the functions at the end. All that spells a field
+elsewhere is made from its row: the CRDs, the keys of RADDLE_PLAN and their bounds in both languages, the switches of
+ONNX Runtime that the shims set, the API reference.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple
 
 from raddle.planning import entries, templates
 
@@ -59,6 +59,7 @@ class Field(NamedTuple):
     allowed   the words, or (lowest, highest), or a table of `entries`
     schema    its OpenAPI schema, without description and default
     default   as a JSON value; None: the API server fills nothing in
+    initial   the Policy's own value where the spec says nothing
     key       its key in RADDLE_PLAN, where the plan says it as it is; "": the planner decides with it
     switch    for a switch of ONNX Runtime's sessions that the shims set
     """
@@ -69,11 +70,9 @@ class Field(NamedTuple):
     allowed: Any
     schema: Mapping[str, Any]
     default: Any
+    initial: Any
     key: str = ""
     switch: Optional[Switch] = None
-
-
-ROWS: List[Field] = []
 
 
 def _read_word(path: str, value: Any, allowed: Tuple[str, ...]) -> str:
@@ -193,58 +192,53 @@ def word(
 ) -> Any:
     """One of the words; None where the application's own stays. `filled_in` as for `count`."""
     schema = {"type": "string", "enum": list(allowed)}
-    ROWS.append(Field(path, text, _read_word, allowed, schema, default if filled_in else None, key))
-    return default
+    return Field(path, text, _read_word, allowed, schema, default if filled_in else None, default, key)
 
 
 def name(path: str, word: str, text: str) -> Any:
     """The name of an object, or the word, which is none because of its capital; None: absent."""
     schema = {"type": "string", "maxLength": _MAX_NAME, "pattern": f"^({word}|{_NAME})$"}
-    ROWS.append(Field(path, text, _read_name, (word,), schema, None))
+    return Field(path, text, _read_name, (word,), schema, None, None)
 
 
 def count(path: str, allowed: Tuple[int, int], default: Optional[int], text: str, *, filled_in: bool = True) -> Any:
     """A whole number. Unless it is filled in, the schema has no default: absent says more than the default does."""
     low, high = allowed
     schema = {"type": "integer", "format": "int32", "minimum": low, "maximum": high}
-    ROWS.append(Field(path, text, read_count, allowed, schema, default if filled_in else None))
-    return default
+    return Field(path, text, read_count, allowed, schema, default if filled_in else None, default)
 
 
 def flag(path: str, default: Optional[bool], text: str, *, key: str = "", switch: Optional[Switch] = None) -> Any:
     """True or false; None where the application's own stays."""
-    ROWS.append(Field(path, text, _read_flag, (False, True), {"type": "boolean"}, default, key, switch))
-    return default
+    return Field(path, text, _read_flag, (False, True), {"type": "boolean"}, default, default, key, switch)
 
 
 def duration_us(path: str, text: str) -> Any:
     """Microseconds of a duration such as 33ms, from one microsecond to an hour; None: absent."""
     schema = {"type": "string", "maxLength": _MAX_DURATION, "pattern": f"^{_DURATION}$"}
-    ROWS.append(Field(path, text, read_duration_us, (1, 3600 * 10**6), schema, None))
+    return Field(path, text, read_duration_us, (1, 3600 * 10**6), schema, None, None)
 
 
 def rate(path: str, highest: int, text: str) -> Any:
     """A number above zero; None: absent."""
     schema = {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": highest}
-    ROWS.append(Field(path, text, read_rate, (0, highest), schema, None))
+    return Field(path, text, read_rate, (0, highest), schema, None, None)
 
 
 def cpus(path: str, highest: int, text: str) -> Any:
     """CPUs, written as a quantity of Kubernetes; None: absent."""
     schema = {"type": "string", "maxLength": 8, "pattern": f"^{_CPUS}$"}
-    ROWS.append(Field(path, text, read_cpus, (0, highest), schema, None))
+    return Field(path, text, read_cpus, (0, highest), schema, None, None)
 
 
 def words(path: str, allowed: Tuple[str, ...], default: Tuple[str, ...], text: str, item: str) -> Any:
     """Some of the words, at least one, in the order of `allowed`; `item` is what one of them is."""
-    ROWS.append(Field(path, text, _read_words, allowed, {**_set_of(allowed, item), "minItems": 1}, None))
-    return default
+    return Field(path, text, _read_words, allowed, {**_set_of(allowed, item), "minItems": 1}, None, default)
 
 
 def names(path: str, allowed: Tuple[str, ...], text: str, item: str) -> Any:
     """Some of the words, or none, in the order of `allowed`."""
-    ROWS.append(Field(path, text, _read_names, allowed, _set_of(allowed, item), []))
-    return ()
+    return Field(path, text, _read_names, allowed, _set_of(allowed, item), [], ())
 
 
 def _set_of(allowed: Tuple[str, ...], item: str) -> Mapping[str, Any]:
@@ -255,8 +249,7 @@ def _set_of(allowed: Tuple[str, ...], item: str) -> Mapping[str, Any]:
 def config_entries(path: str, text: str) -> Any:
     """Key and value of each entry, both text, sorted."""
     schema = {"type": "object", "maxProperties": 64, "additionalProperties": _text("The entry's value", '"1"', 8192)}
-    ROWS.append(Field(path, text, _read_entries, entries.CONFIG_ENTRIES, schema, None))
-    return ()
+    return Field(path, text, _read_entries, entries.CONFIG_ENTRIES, schema, None, ())
 
 
 def provider_options(path: str, text: str) -> Any:
@@ -268,8 +261,7 @@ def provider_options(path: str, text: str) -> Any:
         "additionalProperties": _text("The option's value", '"0"', 1024),
     }
     schema = {"type": "object", "maxProperties": 16, "additionalProperties": options}
-    ROWS.append(Field(path, text, _read_providers, entries.PROVIDERS, schema, None))
-    return ()
+    return Field(path, text, _read_providers, entries.PROVIDERS, schema, None, ())
 
 
 def variables(path: str, text: str) -> Any:
@@ -281,8 +273,7 @@ def variables(path: str, text: str) -> Any:
         "pattern": f"^({templates.VALUE})$",
     }
     schema = {"type": "object", "maxProperties": templates.MAX_VARIABLES, "additionalProperties": one}
-    ROWS.append(Field(path, text, _read_variables, templates.listed(), schema, None))
-    return ()
+    return Field(path, text, _read_variables, templates.listed(), schema, None, ())
 
 
 def _text(what: str, example: str, longest: int) -> Mapping[str, Any]:

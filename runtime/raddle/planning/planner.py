@@ -114,7 +114,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     harmless = _harmless_spinning(machine, capacity, streams, budget)
     intra_op, without_shim = _intra_op(capacity, streams, harmless, chosen, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
-    inter_op = _inter_op(capacity, parallel, policy, because)
+    inter_op = _inter_op(parallel, policy, because)
     omp, blas, other_blas = _openmp_and_blas(capacity, harmless, intra_op, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
     spinning = _spinning(capacity, streams, peak, chosen, budget, policy, because)
@@ -126,8 +126,6 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     expected = _expected(load, capacity, intra_op, exclusive_spinning or spinning, spin_us)
     if expected is not None:
         because["expected"] = "a model of spec.load, not measured"
-    if machine is not None and machine.source:
-        because["intraOp"] = f"{because['intraOp']}; {machine.source}"
     return Plan(
         intra_op=intra_op,
         intra_op_without_shim=without_shim,
@@ -198,7 +196,7 @@ def _by_load(
     load: Optional[model.Load], machine: Optional[Machine], capacity: CPUCapacity, budget: Budget, policy: Policy
 ) -> Optional[model.Setting]:
     """The pool that the model expects most of; None where no load is stated or the policy names the count itself."""
-    if load is None or capacity.threads is None or policy.intra_op is not None or policy.intra_op_percent is not None:
+    if load is None or capacity.threads is None or policy.intra_op is not None:
         return None
     most = capacity.threads
     if capacity.kind == "quota":
@@ -266,9 +264,6 @@ def _intra_op(
         because["intraOp"] = capacity.because
         return None, None
     threads, why = capacity.threads, capacity.because
-    if policy.intra_op_percent is not None:
-        threads = max(1, threads * policy.intra_op_percent // 100)
-        why = f"{policy.intra_op_percent} % of {capacity.threads} ({why})"
     if streams > 1:
         threads = max(1, threads // streams)
         why = f"{why}, shared by {streams} streams"
@@ -306,7 +301,7 @@ def _hint(capacity: CPUCapacity, threads: int, streams: int, budget: Budget, pol
         return NOTHING_OBSERVED
     # One thread is the answer only because nothing is known.
     small = capacity.kind == "quota" and (capacity.budget_cpus or 0) <= 1 and threads == 1
-    gains = small and _plans_ort(policy) and policy.max_intra_op > 1 and policy.intra_op_percent is None
+    gains = small and _plans_ort(policy) and policy.max_intra_op > 1
     return WOULD_GAIN if gains else ""
 
 
@@ -336,16 +331,13 @@ def _harmless_spinning(
     return max(1, wanted // streams)
 
 
-def _inter_op(capacity: CPUCapacity, parallel: bool, policy: Policy, because: Dict[str, str]) -> int:
+def _inter_op(parallel: bool, policy: Policy, because: Dict[str, str]) -> int:
     if not parallel:
         because["interOp"] = "executionMode Sequential"
         return 1
     if policy.inter_op is not None:
         because["interOp"] = "policy threads.interOp"
         return policy.inter_op
-    if policy.inter_op_percent is not None and capacity.threads is not None:
-        because["interOp"] = f"{policy.inter_op_percent} % of {capacity.threads}"
-        return min(max(1, capacity.threads * policy.inter_op_percent // 100), env.MAX_THREADS)
     because["interOp"] = "Parallel without a count"
     return 1
 

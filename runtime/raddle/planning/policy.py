@@ -16,6 +16,7 @@ THREADS = (1, env.MAX_THREADS)
 # The tuning of the pod's own workload.
 AUTO = "Auto"
 OBSERVED = "Observed"
+WITHOUT_SHIM = "thread counts are set by environment variables, and spinning is not controlled"
 _PLACEHOLDERS = "; ".join(f"{name}: {found.meaning}" for name, found in templates.PLACEHOLDERS.items())
 _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
@@ -23,7 +24,7 @@ _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, option
 class Policy(NamedTuple):
     """The settings of one policy that decide a plan; absent means that Raddle decides.
 
-    Counts are threads; percents are of the usable cores. reserve_cpus is in CPUs. run_time_us and request_rate are of
+    Counts are threads. reserve_cpus is in CPUs. run_time_us and request_rate are of
     one container: a run of the model on one thread in microseconds, and requests a second; None: not known.
     """
 
@@ -93,15 +94,7 @@ class Policy(NamedTuple):
         "threads.intraOp",
         THREADS,
         None,
-        "Threads that work on one operator, the calling thread included. Absent: planned. Exclusive with "
-        "intraOpPercent.",
-    )
-    intra_op_percent: Optional[int] = kinds.count(
-        "threads.intraOpPercent",
-        (1, 100),
-        None,
-        "intraOp as a percentage of the usable cores, rounded down, at least 1. Absent: planned. Exclusive with "
-        "intraOp.",
+        "Threads that work on one operator, the calling thread included. Absent: planned.",
     )
     min_intra_op: int = kinds.count(
         "threads.minIntraOp", THREADS, 1, "The least intraOp that Raddle may plan, in threads."
@@ -113,15 +106,7 @@ class Policy(NamedTuple):
         "threads.interOp",
         THREADS,
         None,
-        "Threads that run independent operators side by side. More than 1 needs executionMode Parallel. Absent: 1. "
-        "Exclusive with interOpPercent.",
-    )
-    inter_op_percent: Optional[int] = kinds.count(
-        "threads.interOpPercent",
-        (1, 100),
-        None,
-        "interOp as a percentage of the usable cores, rounded down, at least 1. Needs executionMode Parallel. "
-        "Absent: interOp is 1. Exclusive with interOp.",
+        "Threads that run independent operators side by side. More than 1 needs executionMode Parallel. Absent: 1.",
     )
     execution_mode: str = kinds.word(
         "threads.executionMode",
@@ -274,7 +259,7 @@ class Policy(NamedTuple):
         ("System", "Mimalloc", "Jemalloc", "Tcmalloc"),
         "System",
         "The memory allocator of the container's processes. System: the image's own. The others are preloaded where "
-        "the image has them, else the image's own stays. By variables as with nativeShim.",
+        "the image has them, else the image's own stays. It takes the shim.",
     )
     existing_values: str = kinds.word(
         "existingValues",
@@ -308,30 +293,19 @@ class Policy(NamedTuple):
     )
     shim: str = kinds.word(
         "shim",
-        ("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
+        ("Auto", "None"),
         "Auto",
-        "How the shim reaches the container. Auto: every process that glibc's loader starts loads it, by a file "
-        "mounted over /etc/ld.so.preload, from an immutable ConfigMap in the pod's namespace; where something else "
-        "has that file as with ConfigMap. ConfigMap: a volume from that ConfigMap, loaded by variables where the "
-        "pod spec or imageEnv says what they are. ImageVolume: the same by a volume from Raddle's image (Kubernetes "
-        "1.33 or later with its feature gate ImageVolume, and a runtime that can). InitContainer: the same, copied "
-        "by an init container. None: environment variables only; spinning can't be controlled then.",
-    )
-    native_shim: str = kinds.word(
-        "nativeShim",
-        ("Disabled", "Preload"),
-        "Disabled",
-        "Whether programs in C, C++, Java, Node.js and others that load libonnxruntime themselves get the shim by "
-        "LD_PRELOAD too, where they don't have it by shim Auto. Preload: where the pod spec sets LD_PRELOAD, or "
-        'imageEnv.LD_PRELOAD states what the image sets ("": nothing). Disabled: environment variables only.',
+        "Whether processes load the shim. Auto: all that glibc's loader starts, by a file mounted over "
+        "/etc/ld.so.preload from an immutable ConfigMap in the pod's namespace. None: no process does. Without the "
+        f"shim {WITHOUT_SHIM}.",
     )
 
 
 # Policy's field -> its row.
-FIELDS: Dict[str, Field] = dict(zip(Policy._fields, kinds.ROWS))
+FIELDS: Dict[str, Field] = Policy._field_defaults
+# The class has a row where a Policy without that field has the row's initial value.
+Policy.__new__.__defaults__ = tuple(field.initial for field in FIELDS.values())
 _STEPS = [(name, field, field.path.split(".")) for name, field in FIELDS.items()]
-# A count and the percentage in place of it, of which a policy has one.
-_EITHER = (("intra_op", "intra_op_percent"), ("inter_op", "inter_op_percent"))
 
 
 def parse(spec: Mapping[str, Any]) -> Policy:
@@ -355,9 +329,6 @@ def overlaid(policy: Policy, spec: Mapping[str, Any]) -> Policy:
     Raises PolicyError for what the spec can't say, alone or beside the rest of the policy.
     """
     found = _read(spec)
-    for count, percent in _EITHER:
-        if count in found or percent in found:
-            found = {count: None, percent: None, **found}
     if "config_entries" in found:
         found["config_entries"] = _with_pairs(policy.config_entries, found["config_entries"])
     if "variables" in found:
@@ -397,16 +368,12 @@ def _check_combinations(policy: Policy) -> None:
     low, high = policy.min_intra_op, policy.max_intra_op
     if low > high:
         raise PolicyError("threads.minIntraOp", low, f"at most threads.maxIntraOp ({high})")
-    if policy.intra_op is not None:
-        if policy.intra_op_percent is not None:
-            raise PolicyError("threads.intraOpPercent", policy.intra_op_percent, "absent when threads.intraOp is set")
-        if not low <= policy.intra_op <= high:
-            raise PolicyError("threads.intraOp", policy.intra_op, f"from {low} to {high}")
-    if policy.inter_op is not None and policy.inter_op_percent is not None:
-        raise PolicyError("threads.interOpPercent", policy.inter_op_percent, "absent when threads.interOp is set")
+    if policy.intra_op is not None and not low <= policy.intra_op <= high:
+        raise PolicyError("threads.intraOp", policy.intra_op, f"from {low} to {high}")
     if policy.numa == "SingleNUMANode" and policy.budget_source == "Node":
         raise PolicyError("placement.numa", policy.numa, "Auto or Any when budget.source is Node")
-    _check_sequential(policy)
+    if policy.execution_mode != "Parallel" and policy.inter_op is not None and policy.inter_op > 1:
+        raise PolicyError("threads.interOp", policy.inter_op, "1, or set threads.executionMode: Parallel")
     _check_variables(policy)
     for path, key in _to_acknowledge(policy):
         if key not in policy.acknowledge:
@@ -420,16 +387,6 @@ def _check_observed(policy: Policy, spec: Mapping[str, Any]) -> None:
             raise PolicyError(f"load.{name}", value, "absent when load.source is Observed")
     if policy.observe != "Runs":
         raise PolicyError("load.source", OBSERVED, "Stated, or set observe: Runs")
-
-
-def _check_sequential(policy: Policy) -> None:
-    if policy.execution_mode != "Parallel":
-        if policy.inter_op is not None and policy.inter_op > 1:
-            raise PolicyError("threads.interOp", policy.inter_op, "1, or set threads.executionMode: Parallel")
-        if policy.inter_op_percent is not None:
-            raise PolicyError(
-                "threads.interOpPercent", policy.inter_op_percent, "absent without executionMode: Parallel"
-            )
 
 
 def _check_variables(policy: Policy) -> None:

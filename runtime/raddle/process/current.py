@@ -95,11 +95,11 @@ def place(fields: Mapping[str, Any], cpus: int | None, owner: str = "") -> Place
         return None
 
 
-def read_facts(fields: Mapping[str, Any] | None = None, library: bytes = b"") -> Facts:
+def read_facts(fields: Mapping[str, Any] | None = None, library: tuple[bytes, ...] = ()) -> Facts:
     """The facts of this process; `fields` are the plan's whose pools are to be placed.
 
-    `library` (siblings.ONNXRUNTIME, siblings.TORCH) is what a worker has mapped; without it all processes like this
-    one are counted.
+    `library` (libraries.name_starts) is what the name of a file that a worker has mapped begins with; without it all
+    processes like this one are counted.
     Never raises: what can't be read is None, and that no quota can be is said.
     """
     facts = Facts(None)

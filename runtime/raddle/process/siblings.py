@@ -12,9 +12,6 @@ MAX_SIBLINGS = 1024
 MAX_PARENT_THREADS = 4096
 # A worker that started after this one may not have come to its runtime before this age.
 STARTING_S = 10
-# What the base name of a runtime's mapped library contains.
-ONNXRUNTIME = b"onnxruntime"
-TORCH = b"libtorch"
 
 
 def same_program() -> list[int]:
@@ -47,8 +44,8 @@ def _runs(pid: str, command_line: bytes) -> bool:
         return False
 
 
-def serving(siblings: list[int], library: bytes) -> list[int]:
-    """Those that have mapped the library, or may be about to: they started after this one, and only seconds ago.
+def serving(siblings: list[int], starts: tuple[bytes, ...]) -> list[int]:
+    """Those that have mapped a file whose name begins so, or may be about to: started after this one, seconds ago.
 
     One that started before this one has had the time: its maps tell. What can't be read for lack of rights counts.
     """
@@ -57,7 +54,7 @@ def serving(siblings: list[int], library: bytes) -> list[int]:
     found = []
     for sibling in siblings:
         try:
-            if sibling != me and not _has_mapped(sibling, library):
+            if sibling != me and not _has_mapped(sibling, starts):
                 theirs = _start_s(sibling)
                 if (theirs, sibling) < (started, me) or now - theirs > STARTING_S:
                     continue
@@ -76,15 +73,15 @@ def _start_s(pid: int) -> float:
     return int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _has_mapped(pid: int, library: bytes) -> bool:
-    """Whether a file whose base name contains this is mapped in the process."""
+def _has_mapped(pid: int, starts: tuple[bytes, ...]) -> bool:
+    """Whether a file whose name begins with one of these is mapped in the process."""
     file = os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_CLOEXEC)
     try:
         rest = b""
         while True:
             chunk = os.read(file, 65536)
             lines = (rest + chunk).split(b"\n")
-            if any(library in line.rpartition(b"/")[2] for line in lines):
+            if any(line.rpartition(b"/")[2].startswith(starts) for line in lines):
                 return True
             if not chunk:
                 return False

@@ -274,8 +274,7 @@ def in_the_container(machine: Machine, budget: Budget, policy: Policy) -> Iterat
     for name, count in (("intra", found.intra), ("inter", found.inter), ("global_intra", found.global_intra)):
         if (count is None) != (name not in fields) or not 1 <= (count or 1) <= int(fields.get(name, 1)):
             yield f"{name} {count} in the container, planned {fields.get(name)}"
-    # A share in percent is of what was planned for, not of what there is.
-    if facts.placed is not None and found.intra is not None and policy.intra_op_percent is None:
+    if facts.placed is not None and found.intra is not None:
         least = min(planned.intra_op or 1, there.intra_op or 1)
         if found.intra != least:
             yield f"{found.intra} threads in the container, planned {planned.intra_op}, there {there.intra_op}"

@@ -38,8 +38,6 @@ def policy(rng: Random) -> Policy:
         chosen["max_intra_op"] = rng.randint(8, 64)
     if rng.random() < 0.05:
         chosen["intra_op"] = 8
-    elif rng.random() < 0.05:
-        chosen["intra_op_percent"] = rng.randint(1, 100)
     if chosen.get("execution_mode") == "Parallel" and rng.random() < 0.7:
         chosen["inter_op"] = rng.randint(1, 16)
     if rng.random() < 0.1:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from random import Random
 
-from assembling import Labels, assemble, blocks, numbered
+from assembling import Labels, assemble, blocks, numbered, regular
 from raddle.cpus import cpuset
-from raddle.cpus.topology import GPU, CoreType, Kubelet, Machine
+from raddle.cpus.topology import GPU, Cache, CoreType, Kubelet, Machine, NUMANode, Problem
 
 MAX_CPUS = 1024
 _OPTIONS = (
@@ -48,6 +48,64 @@ def machine(rng: Random, most: int = MAX_CPUS) -> Machine:
     )
     # Where the kernel tells nothing of cores, each CPU is one.
     return found._replace(cores=()) if rng.random() < 0.03 else found
+
+
+def described(rng: Random, most: int = 24) -> Machine:
+    """A machine with all that a document of it can hold, for what reads and writes machines."""
+    found = machine(rng, most)
+    with_cpus = tuple(node.id for node in found.numa_nodes if node.cpus)
+    distances = tuple(range(10, 10 + len(found.numa_nodes))) if rng.random() < 0.5 else ()
+    nodes = [
+        NUMANode(
+            node.id,
+            node.cpus,
+            _number(rng),
+            distances,
+            () if node.cpus else with_cpus[:2],
+            "" if node.cpus else rng.choice(("", "persistent", "cxl", "special-purpose")),
+            *(_number(rng) for _ in range(3)),
+        )
+        for node in found.numa_nodes
+    ]
+    kubelet = found.kubelet._replace(
+        cpu_manager_policy_options=tuple(sorted(found.kubelet.cpu_manager_policy_options)),
+        topology_manager_scope=rng.choice(("unknown", "container", "pod")),
+        topology_manager_policy_options=tuple(
+            sorted({_words(rng): _words(rng) for _ in range(rng.randrange(3))}.items())
+        ),
+        source=rng.choice(("", "Configz", "Proxy")),
+    )
+    return found._replace(
+        cores=found.cores or tuple(1 << cpu for cpu in cpuset.ids(found.online)),
+        numa_nodes=tuple(nodes),
+        architecture=rng.choice(("", "x86_64", "aarch64")),
+        model=_words(rng),
+        boot_id=rng.choice(("", "5f0c1f4e-0000-4000-8000-000000000000")),
+        kubelet=kubelet,
+        caches=tuple(Cache(level, found.cores, _number(rng)) for level in (2, 3) if found.cores and rng.random() < 0.5),
+        problems=tuple(Problem(_words(rng), _words(rng)) for _ in range(rng.randrange(3))),
+    )
+
+
+def node(rng: Random) -> Machine:
+    """A node that pods are bound to: one or two NUMA nodes, with or without the static CPU manager."""
+    return regular(
+        rng.randint(1, 32),
+        rng.choice((1, 2)),
+        numa_nodes=rng.choice((1, 2)),
+        l3_domains=0,
+        kubelet=rng.choice((Kubelet(), Kubelet("static"), Kubelet("none"))),
+        architecture=rng.choice(("", "x86_64", "aarch64")),
+        boot_id="b",
+    )
+
+
+def _number(rng: Random) -> int | None:
+    return rng.choice((None, rng.randint(1, 10000)))
+
+
+def _words(rng: Random) -> str:
+    return "".join(rng.choices("abcdefghij 0123456789()@.-", k=rng.randrange(40)))
 
 
 def _cores(rng: Random, most: int) -> list[list[int]]:

@@ -48,19 +48,18 @@ def environment(
     runtimes: Sequence[str],
     *,
     sets: Mapping[str, str] | None = None,
-    image_env: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, str]:
     """The variables of a container with this CPU limit whose pod spec `sets` some, under a policy of this `spec`."""
     entries = [{"name": name, "value": value} for name, value in (sets or {}).items()]
     container = objects.container(cpu=f"{limit_cpus * 1000:.0f}m", env=entries)
-    asked = {"runtimes": sorted(runtimes), "imageEnv": dict(image_env or {}), **spec}
+    asked = {"runtimes": sorted(runtimes), **spec}
     return injected(objects.pod(container), objects.policy("families", "lab", **asked))
 
 
 def injected(pod: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, str]:
     """What the first container of a pod starts with after the webhook has seen it; the shim's files are not there."""
-    settings = Settings(shim=ShimDelivery(config_map="raddle-shim-0", door_items={"x86_64": ()}))
+    settings = Settings(shim=ShimDelivery(config_map="raddle-shim-0", items={"x86_64": ()}))
     changed = decided.injected(pod, policy, Facts(architectures=frozenset({"x86_64"})), settings)
     return kubelet_env.variables(changed, changed["spec"]["containers"][0]["name"])
 

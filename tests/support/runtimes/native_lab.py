@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import platform
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from onnx import NodeProto, TensorProto, helper
 
+import onnx_models
 from native import build
 from runtimes.fetching import fetch, made, tool
 from runtimes.libonnxruntime import HOME, MAVEN_VERSIONS, OPENVINO_VERSION, headers, openvino, release
@@ -147,45 +146,25 @@ def preload() -> Path:
     return build.library("x86_64")
 
 
+# Of `model`. The second is 256 copies one after another, 16 MB, through a few steps; the first copy comes out.
+STEPS = {
+    "identities": "{ y0 = Identity(input) y1 = Identity(y0) y2 = Identity(y1) y3 = Identity(y2) }",
+    "wide": "<int64[1] start = {0}, int64[1] end = {64}>"
+    f" {{ wide = Concat <axis = 0> ({', '.join(['input'] * 256)}) once = Sigmoid(wide) twice = Tanh(once)"
+    " both = Add(once, twice) y3 = Slice(both, start, end) }",
+}
+
+
 @functools.cache
 def model(name: str = "chain") -> Path:
     """A model with the input and output of shim_lab's chain, at a place that all tests share.
 
     chain: shim_lab's own. identities: with nodes that any optimisation removes. wide: its arena needs tens of MB.
     """
-    with made(HOME / "models-1") as folder:
+    with made(HOME / "models-2") as folder:
         if folder:
             shim_lab.write_model(folder / "chain.onnx")
-            _write_model(folder / "identities.onnx", _identities())
-            _write_model(folder / "wide.onnx", _wide())
-    return HOME / "models-1" / f"{name}.onnx"
-
-
-def _identities() -> list[NodeProto]:
-    names = ["input", *(f"y{layer}" for layer in range(4))]
-    return [helper.make_node("Identity", [given], [made_of]) for given, made_of in itertools.pairwise(names)]
-
-
-def _wide() -> list[NodeProto]:
-    """256 copies one after another, 16 MB, through a few steps; the first copy comes out."""
-    return [
-        helper.make_node("Concat", ["input"] * 256, ["wide"], axis=0),
-        helper.make_node("Sigmoid", ["wide"], ["once"]),
-        helper.make_node("Tanh", ["once"], ["twice"]),
-        helper.make_node("Add", ["once", "twice"], ["both"]),
-        helper.make_node("Slice", ["both", "start", "end"], ["y3"]),
-    ]
-
-
-def _write_model(path: Path, nodes: list[NodeProto]) -> None:
-    rows = [64, 256]
-    bounds = [helper.make_tensor(name, TensorProto.INT64, [1], [row]) for name, row in (("start", 0), ("end", 64))]
-    graph = helper.make_graph(
-        nodes,
-        path.stem,
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, rows)],
-        [helper.make_tensor_value_info("y3", TensorProto.FLOAT, rows)],
-        bounds if path.stem == "wide" else [],
-    )
-    made_of = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path.write_bytes(made_of.SerializeToString())
+            for kind, steps in STEPS.items():
+                graph = f"{kind} (float[64,256] input) => (float[64,256] y3) {steps}"
+                onnx_models.write(folder / f"{kind}.onnx", graph)
+    return HOME / "models-2" / f"{name}.onnx"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import onnx_models
 from raddle.delivery import LIBRARY, MOUNT_PATH
 from runtimes.nodejs import NEWEST, architecture, node, package
 from support.runtimes import door_lab, shim_lab
@@ -108,41 +109,27 @@ def chain() -> dict[str, Any]:
 def convolution() -> dict[str, Any]:
     """The same for a model that each level of graph optimization changes further."""
     import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
 
+    graph = """
+    convolution (float[1,3,16,16] input) => (float[1,32,16,16] output) {
+        same = Identity(input)
+        sums = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (same, weights)
+        output = Relu(sums)
+    }"""
     weights = np.random.default_rng(7).standard_normal((32, 3, 3, 3)).astype(np.float32)
-    nodes = [
-        helper.make_node("Identity", ["input"], ["same"]),
-        helper.make_node("Conv", ["same", "weights"], ["sums"], kernel_shape=[3, 3], pads=[1] * 4),
-        helper.make_node("Relu", ["sums"], ["output"]),
-    ]
-    shape = [1, 3, 16, 16]
-    ends = (("input", shape), ("output", [1, 32, 16, 16]))
-    first, last = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)] for name, sizes in ends)
-    graph = helper.make_graph(nodes, "convolution", first, last, [numpy_helper.from_array(weights, "weights")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = folder() / "convolution.onnx"
-    path.write_bytes(model.SerializeToString())
-    return {"model": str(path), "shape": shape}
+    path = onnx_models.write(folder() / "convolution.onnx", graph, {"weights": weights})
+    return {"model": str(path), "shape": [1, 3, 16, 16]}
 
 
 @functools.cache
 def sums() -> dict[str, Any]:
     """The same for a model with 16 MiB of values in between, and one number as its result."""
-    from onnx import TensorProto, helper
-
-    shape = [16384, 256]
-    nodes = [
-        helper.make_node("Relu", ["input"], ["positive"]),
-        helper.make_node("ReduceSum", ["positive"], ["output"], keepdims=0),
-    ]
-    first = [helper.make_tensor_value_info("input", TensorProto.FLOAT, shape)]
-    last = [helper.make_tensor_value_info("output", TensorProto.FLOAT, [])]
-    graph = helper.make_graph(nodes, "sums", first, last)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = folder() / "sums.onnx"
-    path.write_bytes(model.SerializeToString())
-    return {"model": str(path), "shape": shape}
+    graph = """
+    sums (float[16384,256] input) => (float output) {
+        positive = Relu(input)
+        output = ReduceSum <keepdims = 0> (positive)
+    }"""
+    return {"model": str(onnx_models.write(folder() / "sums.onnx", graph)), "shape": [16384, 256]}
 
 
 def two_cpus() -> list[int]:

@@ -59,12 +59,10 @@ def container_env(
 ) -> dict[str, str]:
     """The variables of a container with this command, limit and own variables, under a policy with these fields.
 
-    The image is one of a virtual environment with nothing in PYTHONPATH, and the policy says so: variables load the shim
-    from `mount`. Without one it comes by the door, and the policy says nothing.
+    The shim is at its place, for a process behind the door; or below `mount`, for one of Python that begins with it.
     """
-    if mount is None and platform.machine() not in delivery.architectures():
+    if platform.machine() not in delivery.architectures():
         pytest.skip(f"no native shim for {platform.machine()} is built here")
-    by_variables = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}} if mount else {}
     entries = [{"name": name, "value": value} for name, value in (env or {}).items()]
     limit = None if limit_cpus is None else f"{limit_cpus:g}"
     pod = objects.pod(objects.container(cpu=limit, command=list(command), env=entries), namespace="models")
@@ -73,14 +71,10 @@ def container_env(
         config_map_present=True,
         architectures=frozenset([platform.machine()]),
     )
-    governing = objects.policy("all", "models", **{**by_variables, **(policy or {})})
+    governing = objects.policy("all", "models", **(policy or {}))
     changed = decided.injected(pod, governing, facts, decide.Settings(shim=shipped.shim()))
-    mounts = {place["mountPath"] for place in changed["spec"]["containers"][0]["volumeMounts"]}
-    assert (delivery.PRELOAD_FILE in mounts) == (mount is None), mounts
     found = kubelet_env.variables(changed, "serve")
-    return {
-        name: value.replace(delivery.MOUNT_PATH, str(mount or delivery.MOUNT_PATH)) for name, value in found.items()
-    }
+    return found if mount is None else {**found, **shim_lab.python_path(mount)}
 
 
 @contextlib.contextmanager

@@ -85,8 +85,6 @@ class Image(NamedTuple):
     packages  a folder with an onnxruntime for its Python; "": there is none
     how       which process of the application does the work, see reach_app.py
     keeps     variables that its Python never reads, so that what the door adds there stays
-    loses     whether the application starts without the container's variables
-    states    its PYTHONPATH where a script of the image sets it, so that only a policy can say so
     tree      the root file system where it is not this machine's, with `binds` of this machine's in it
     """
 
@@ -95,8 +93,6 @@ class Image(NamedTuple):
     packages: str = ""
     how: str = ""
     keeps: tuple[str, ...] = ()
-    loses: bool = False
-    states: str = ""
     cwd: Path | None = None
     tree: Path | None = None
     binds: tuple[str | Path, ...] = ()
@@ -112,21 +108,20 @@ class Lab:
         self.app = self.made("app") / "reach_app.py"
         shutil.copy(APP, self.app)
         self.image = functools.cache(lambda name: LAYOUTS[name](self))
-        self.stock = functools.cache(lambda name: self.run(self.image(name)._replace(packages="")))
-        self.stock_count = functools.cache(lambda name: self.run(self.image(name))[0]["count"])
+        self.stock = functools.cache(lambda name: self.run(self.image(name)._replace(packages=""), door=False))
 
     def made(self, name: str) -> Path:
         """An empty folder of this name."""
         (self.folder / name).mkdir(parents=True)
         return self.folder / name
 
-    def run(self, image: Image, *, by_door: bool = False, **variables: str) -> tuple[dict[str, Any], str]:
+    def run(self, image: Image, *, door: bool = True, **variables: str) -> tuple[dict[str, Any], str]:
         """What the application says of itself, and standard error, in a container with these variables too."""
         own = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": str(self.home), "LANG": "C.UTF-8"}
         command = [*image.command, image.how, image.packages, self.model]
-        start = door_lab.prefix() if by_door else door_lab.closed()
+        start = door_lab.prefix() if door else door_lab.closed()
         if image.tree is not None:
-            mounts = (delivery.MOUNT_PATH, delivery.PRELOAD_FILE) if by_door else ()
+            mounts = (delivery.MOUNT_PATH, delivery.PRELOAD_FILE) if door else ()
             places = (self.folder, self.model.parent, image.packages, *image.binds, "/proc", "/sys", "/dev", *mounts)
             root = ("unshare", "--mount", "sh", "-c", ROOT, "root")
             start = (*start, *root, str(image.tree), *map(str, filter(None, places)), "--")
@@ -431,7 +426,6 @@ def _heroku(lab: Lab) -> Image:
         ("bash", "-c", start, "bash", f"python{VERSION}", lab.app),
         {"HOME": str(home)},
         packages(),
-        states=str(home),
         cwd=home,
     )
 
@@ -546,7 +540,7 @@ def _startup(lab: Lab) -> Image:
 # --- how it is started --------------------------------------------------------------------------------------------
 
 for _how in ("fork", "spawn", "forkserver", "subprocess", "execve", "empty-environment"):
-    layout(_how)(lambda lab, how=_how: lab.plain(how=how)._replace(loses=how == "empty-environment"))
+    layout(_how)(lambda lab, how=_how: lab.plain(how=how))
 
 
 @layout("sh")
@@ -599,7 +593,7 @@ def _other_user(lab: Lab) -> Image:
 
 @layout("env-i")
 def _env_i(lab: Lab) -> Image:
-    return lab.started("sh", "-c", 'env -i "$@"; exit $?', "sh")._replace(loses=True)
+    return lab.started("sh", "-c", 'env -i "$@"; exit $?', "sh")
 
 
 # --- versions -----------------------------------------------------------------------------------------------------

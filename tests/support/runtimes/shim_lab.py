@@ -18,8 +18,11 @@ from typing import IO, Any
 
 import pytest
 
+import onnx_models
 from raddle import delivery
 
+# What onnxruntime 1.7 reads.
+OLD: dict[str, int] = {"opset": 12, "ir_version": 6}
 PROBE = Path(__file__).with_name("shim_probe.py")
 # For programs: a signal handler of the application's is brought in at the line of that number below the folder, by a
 # trace function, which is called as a handler is. Until then `left[0]` is above 0; sys.settrace(None) ends it.
@@ -124,52 +127,32 @@ def python(
 def write_model(path: Path) -> Path:
     """A chain of matrix products with random weights that ONNX Runtime 1.7 and later loads; well below a millisecond."""
     import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
 
     rng = np.random.default_rng(7)
-    size, nodes, weights, value = 256, [], [], "input"
-    for layer in range(4):
-        # Orthogonal weights keep the numbers in range over any depth.
-        weight = np.linalg.qr(rng.standard_normal((size, size)))[0].astype(np.float32)
-        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
-        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [f"y{layer}"]))
-        value = f"y{layer}"
-    rows = [64, size]
-    graph = helper.make_graph(
-        nodes,
-        "chain",
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, rows)],
-        [helper.make_tensor_value_info(value, TensorProto.FLOAT, rows)],
-        weights,
-    )
-    return _write(path, graph)
+    # Orthogonal weights keep the numbers in range over any depth.
+    weights = [np.linalg.qr(rng.standard_normal((256, 256)))[0].astype(np.float32) for _ in range(4)]
+    return onnx_models.write_chain(path, 64, weights, **OLD)
 
 
 def write_tiny_model(path: Path) -> Path:
     """A model of one operator on one number, for those who make thousands of sessions."""
-    from onnx import TensorProto, helper
-
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("input", "output")]
-    node = helper.make_node("Relu", ["input"], ["output"])
-    return _write(path, helper.make_graph([node], "tiny", ends[:1], ends[1:]))
+    return onnx_models.write(path, "tiny (float[1] input) => (float[1] output) { output = Relu(input) }", **OLD)
 
 
 def write_levels_model(path: Path) -> Path:
     """A model of which each graph optimization level makes other operators: see LEVELS."""
     import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
 
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 8, 8]) for name in ("input", "output")]
+    graph = """
+    levels (float[1,16,8,8] input) => (float[1,16,8,8] output) {
+        same = Identity(input)
+        two = Add(one, one)
+        twice = Mul(same, two)
+        sum = Conv <pads = [1, 1, 1, 1]> (twice, w)
+        output = Relu(sum)
+    }"""
     weight = np.random.default_rng(7).standard_normal((16, 16, 3, 3)).astype(np.float32)
-    weights = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.ones(1, np.float32), "one")]
-    nodes = [
-        helper.make_node("Identity", ["input"], ["same"]),
-        helper.make_node("Add", ["one", "one"], ["two"]),
-        helper.make_node("Mul", ["same", "two"], ["twice"]),
-        helper.make_node("Conv", ["twice", "w"], ["sum"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["sum"], ["output"]),
-    ]
-    return _write(path, helper.make_graph(nodes, "levels", ends[:1], ends[1:], weights))
+    return onnx_models.write(path, graph, {"w": weight, "one": np.ones(1, np.float32)}, **OLD)
 
 
 # Graph level of a plan -> what ONNX Runtime makes of that model. (`all` depends on the CPU.)
@@ -183,31 +166,15 @@ LEVELS = {
 def write_wide_model(path: Path, columns: int) -> Path:
     """A model with little weight whose runs take two blocks of columns / 256 MiB for an input of 1024 rows."""
     import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
 
+    graph = """
+    wide (float[rows,16] input) => (float[rows,2] output) {
+        wide = MatMul(input, into)
+        wider = Exp(wide)
+        output = MatMul(wider, out)
+    }"""
     into, out = np.full((16, columns), 1 / 16, np.float32), np.full((columns, 2), 1 / columns, np.float32)
-    nodes = [
-        helper.make_node("MatMul", ["input", "into"], ["wide"]),
-        helper.make_node("Exp", ["wide"], ["wider"]),
-        helper.make_node("MatMul", ["wider", "out"], ["output"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "wide",
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["rows", 16])],
-        [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["rows", 2])],
-        [numpy_helper.from_array(into, "into"), numpy_helper.from_array(out, "out")],
-    )
-    return _write(path, graph)
-
-
-def _write(path: Path, graph: Any) -> Path:
-    from onnx import helper
-
-    # What onnxruntime 1.7 reads.
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=6)
-    path.write_bytes(model.SerializeToString())
-    return path
+    return onnx_models.write(path, graph, {"into": into, "out": out}, **OLD)
 
 
 def operators(path: Path) -> list[str]:

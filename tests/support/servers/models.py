@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import onnx_models
+
 SIDE = 320
 WIDTH = 256
 WORDS = ("[PAD]", "[UNK]", "hello", "world")
@@ -13,36 +15,25 @@ WORDS = ("[PAD]", "[UNK]", "hello", "world")
 def write(folder: Path) -> None:
     """picture.onnx, whose answer is a mask of a picture, and words.onnx, an encoder of texts of WORDS."""
     import numpy as np
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
 
     random = np.random.default_rng(7)
 
-    def weights(name: str, *shape: int) -> onnx.TensorProto:
-        return numpy_helper.from_array(random.standard_normal(shape).astype(np.float32) / WIDTH, name)
+    def weights(*shape: int) -> np.ndarray:
+        return random.standard_normal(shape).astype(np.float32) / np.float32(WIDTH)
 
-    def end(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, kind, shape)
-
-    def save(name: str, graph: onnx.GraphProto) -> None:
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        onnx.save(made, folder / name)
-
-    picture = [
-        helper.make_node("Conv", ["picture", "wide"], ["features"], pads=[1] * 4),
-        helper.make_node("Relu", ["features"], ["some"]),
-        helper.make_node("Conv", ["some", "narrow"], ["mask"], pads=[1] * 4),
-    ]
-    ends = [end("picture", TensorProto.FLOAT, 1, 3, SIDE, SIDE), end("mask", TensorProto.FLOAT, 1, 1, SIDE, SIDE)]
-    tables = [weights("wide", 16, 3, 3, 3), weights("narrow", 1, 16, 3, 3)]
-    save("picture.onnx", helper.make_graph(picture, "picture", ends[:1], ends[1:], tables))
+    picture = f"""
+    picture (float[1,3,{SIDE},{SIDE}] picture) => (float[1,1,{SIDE},{SIDE}] mask) {{
+        features = Conv <pads = [1, 1, 1, 1]> (picture, wide)
+        some = Relu(features)
+        mask = Conv <pads = [1, 1, 1, 1]> (some, narrow)
+    }}"""
+    kernels = {"wide": weights(16, 3, 3, 3), "narrow": weights(1, 16, 3, 3)}
+    onnx_models.write(folder / "picture.onnx", picture, kernels)
 
     layers = ["embedded", *(f"layer{n}" for n in range(4)), "last_hidden_state"]
-    words = [
-        helper.make_node("Gather", ["table", "input_ids"], layers[:1]),
-        *(helper.make_node("MatMul", [old, f"w_{new}"], [new]) for old, new in itertools.pairwise(layers)),
-    ]
-    inputs = [end(name, TensorProto.INT64, "batch", "tokens") for name in ("input_ids", "attention_mask")]
-    output = end(layers[-1], TensorProto.FLOAT, "batch", "tokens", WIDTH)
-    tables = [weights("table", len(WORDS), WIDTH), *(weights(f"w_{new}", WIDTH, WIDTH) for new in layers[1:])]
-    save("words.onnx", helper.make_graph(words, "words", inputs, [output], tables))
+    products = " ".join(f"{new} = MatMul({old}, w_{new})" for old, new in itertools.pairwise(layers))
+    words = f"""
+    words (int64[batch,tokens] input_ids, int64[batch,tokens] attention_mask)
+        => (float[batch,tokens,{WIDTH}] last_hidden_state) {{ embedded = Gather(table, input_ids) {products} }}"""
+    tables = {"table": weights(len(WORDS), WIDTH), **{f"w_{new}": weights(WIDTH, WIDTH) for new in layers[1:]}}
+    onnx_models.write(folder / "words.onnx", words, tables)

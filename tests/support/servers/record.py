@@ -76,7 +76,7 @@ def words(row: Row) -> dict[str, Any]:
         "by": row.by,
         "why": row.why,
     }
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    return {name: value for name, value in found.items() if value}
 
 
 def _told(seen: Seen) -> dict[str, int]:

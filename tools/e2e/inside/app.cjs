@@ -16,7 +16,7 @@ const PAUSE_MS = 2000;
 const LOAD_RATE_PER_S = 200;
 const LOAD_MS = 3000;
 const LATEST_MS = 2 * LOAD_MS;
-// lab/model.py.
+// vm/model.py.
 const SHAPE = [4, 1024];
 const CGROUPS = '/sys/fs/cgroup';
 

@@ -17,10 +17,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from lab.guest.threads import allowed, settle, still_running, threads
+from vm.guest.session import CGROUPS, allowed, quota_cpus, session
 
 RUNS = 5
 PAUSE_SECONDS = 2.0
@@ -29,7 +28,6 @@ LOAD_RATE_PER_S = 200
 LOAD_SECONDS = 3.0
 # Where it can't keep up.
 LATEST = 2 * LOAD_SECONDS
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 def main() -> None:
@@ -38,32 +36,16 @@ def main() -> None:
     # The first process of a container is not ended by a signal that it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     cpus = allowed("self")
-    import numpy as np
-    import onnxruntime as ort
-
-    tasks = threads()
-    session = ort.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-    pool = threads() - tasks
-    given = session.get_inputs()[0]
-    value = np.zeros(given.shape, np.float32)
-    for _ in range(RUNS):
-        session.run(None, {given.name: value})
-    settle(pool)
-    spinning = still_running(pool)
-    # ONNX Runtime starts threads of other kinds too, which end soon.
-    pool &= threads()
+    answer, seen = session(sys.argv[1], RUNS)
     found = {
         "cpus": cpus,
-        "threads": 1 + len(pool),
-        "caller": allowed("self"),
-        "workers": [allowed(f"self/task/{task}") for task in sorted(pool)],
-        "spinning": spinning,
+        **seen,
         "quota_cpus": quota_cpus(),
-        "load": load(lambda: session.run(None, {given.name: value})) if os.environ.get("E2E_LOAD") != "0" else {},
+        "load": load(answer) if os.environ.get("E2E_LOAD") != "0" else {},
     }
     print(json.dumps(found), flush=True)
     while not stop.wait(PAUSE_SECONDS):
-        session.run(None, {given.name: value})
+        answer()
 
 
 def load(answer: Callable[[], object]) -> dict[str, Any]:
@@ -80,16 +62,6 @@ def load(answer: Callable[[], object]) -> dict[str, Any]:
     cpu_s = time.process_time() - cpu_s
     elapsed, throttled = (after - earlier for after, earlier in zip(periods(), before, strict=True))
     return {"cpu_ms": 1000 * cpu_s / requests, "throttled_percent": 100 * throttled / elapsed if elapsed else None}
-
-
-def quota_cpus() -> float | None:
-    """The container's quota by the kernel, in either version of cgroups; None: none."""
-    unified = CGROUPS / "cpu.max"
-    if unified.exists():
-        quota, period = unified.read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    quota_us, period_us = (int((CGROUPS / "cpu" / f"cpu.cfs_{part}_us").read_text()) for part in ("quota", "period"))
-    return None if quota_us < 0 else quota_us / period_us
 
 
 def periods() -> tuple[int, int]:

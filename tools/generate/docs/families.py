@@ -25,17 +25,16 @@ VARIABLES = """
 _COMES_FROM = {
     ValueSource.REFERENCE: "an annotation, so the node's value when the pod is bound",
     ValueSource.LITERAL: "the pod spec: the safe value, right on any node",
-    ValueSource.EXTENDS: "the pod spec or the policy's `imageEnv`, extended",
+    ValueSource.EXTENDS: "the shim, in the process: an option more",
 }
 _OVER_OMP = "; only where it differs from `OMP_NUM_THREADS`, and where the pod spec sets no `OMP_*`"
 FOOTER = """
 ## Rules
 
 - What the pod spec sets itself stays, unless the policy says `existingValues: Override`. What the image sets can't be
-  seen and is replaced; only `JAVA_TOOL_OPTIONS` is never replaced: it is extended where the pod spec sets it or where
-  the policy states it (`imageEnv: {JAVA_TOOL_OPTIONS: ""}` says that the image sets none), where a Java process starts
-  behind the [door](../how-to/troubleshoot.md#the-door-is-closed), and else left alone with
-  the reason `ImageEnvUnknown`. Java prints one line, `Picked up JAVA_TOOL_OPTIONS: …`, on standard error.
+  seen and is replaced. Only `JAVA_TOOL_OPTIONS` is never replaced: where a Java process starts, the shim adds an option
+  to what is there; without the shim it is left alone. Java prints one line, `Picked up JAVA_TOOL_OPTIONS: …`, on
+  standard error.
 - A variable that beats `OMP_NUM_THREADS` would also beat `export OMP_NUM_THREADS=1` in an entrypoint, and what
   torchrun and joblib choose for their processes. So it is set only for a family that the policy names, and only where
   its value differs. torch takes its own count from `MKL_NUM_THREADS` before `OMP_NUM_THREADS`, so where a policy has

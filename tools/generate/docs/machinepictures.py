@@ -19,8 +19,8 @@ HEADER = """\
 
 # The recorded machines
 
-Each as `raddle topology --root FOLDER -o svg` draws it; `python tools/machines.py NAME FOLDER` makes the folder.
-Where the recordings come from: [tests/machines](../../../tests/machines/README.md).
+`python tools/machines.py NAME FOLDER` creates the folder of a machine, and `raddle topology --root FOLDER -o svg` draws
+it. [tests/machines](../../../tests/machines/README.md) names the sources of the recordings.
 """
 
 

@@ -72,34 +72,31 @@ operator/raddle_operator/controller/metrics.py: edit those. -->
 
 # Metrics
 
-Each pod of the webhook serves its own at `/metrics` of `webhook.metricsPort`, each of the controller at
-`controller.port`, without TLS. Where `agent.watch` is on each agent serves those of its node's containers; what else it
-does shows in `raddle_topologies` and `raddle_nodes_without_topology`. Beside these there are the usual `process_*` and
-`python_*`.
+Each pod serves its metrics at `/metrics` without TLS: the webhook on `webhook.metricsPort`, the controller on
+`controller.port`. If `agent.watch` is on, each agent serves metrics of its node's containers; otherwise its state is in
+`raddle_topologies` and `raddle_nodes_without_topology`. There are also the usual `process_*` and `python_*` metrics.
 
-- [Alerts](../runbooks/README.md), a dashboard and what Prometheus needs to find the pods come with the chart.
-- Only the controller that leads looks into the cluster; the others show zeros, so take sums.
-- The pods that a policy governs are those that have values, are older than it, wait for a reason, or have one:
-  `raddle_matched_pods` = `raddle_injected_pods` + `raddle_older_pods` + `raddle_pending_pods` + `raddle_skipped_pods`,
-  but for those skipped that no policy governs.
-- No label of webhook and controller is a pod's name. One is a namespace, of pods that the webhook has missed, and three
-  name a policy; they are bounded. The agent's are those of cadvisor and kube-state-metrics, so that they join: what
-  scrapes it has to honour them.
+- The chart has [alerts](../runbooks/README.md), a dashboard, and the objects with which Prometheus finds the pods.
+- Only the leading controller has values; the others report zero, so use sums.
+- Each governed pod is counted once: `raddle_matched_pods` = `raddle_injected_pods` + `raddle_older_pods` +
+  `raddle_pending_pods` + `raddle_skipped_pods`, without the skipped pods that no policy governs.
+- Labels of the webhook and the controller have no pod names. One is the namespace of missed pods, and three name a
+  policy; the number of values is limited. The agent's labels are those of cadvisor and kube-state-metrics, so that they
+  can be joined; the scrape configuration must set `honor_labels`.
 
 """
 TABLE = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 IN_A_PROGRAM = """
 ## In your program
 
-A Python program that has loaded prometheus_client has these among its own, where its policy says `observe: Runs`
-([what the shim changes](../explanation/what-the-shim-reaches.md)).
+A Python program that has loaded prometheus_client also exports these, if its policy says `observe: Runs`
+([what the shim changes](../explanation/preload-injection.md)).
 
 """
 VALUES = """
 ## Values of labels
 
-Values are shown from the start, as 0, where they are known then; so the first failure is a change that `increase()`
-sees.
+Values that are known at startup are exported as 0, so that `increase()` sees the first failure.
 
 | metric | label | values |
 |---|---|---|
@@ -120,7 +117,7 @@ class Described:
 def webhook() -> list[Described]:
     """The webhook's metrics, as a process with every cache shows them."""
     metrics = WebhookMetrics()
-    metrics.watch(Caches(MemorySources.empty().sources(node_feature_discovery=True)))
+    metrics.watch(Caches(MemorySources.empty().sources()))
     metrics.request("pods", Outcome.CHANGED, "")
     return described(metrics.families())
 

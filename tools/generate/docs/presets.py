@@ -11,18 +11,18 @@ operator/raddle_operator/presets/presets.yaml: edit that. -->
 
 # Presets
 
-The servers that Raddle knows. A container that runs one, by its image (repository and name, whatever the registry) or
-by the program that its command starts, gets what is in its row; the first that fits counts. `raddle presets NAME` shows
-all of a row, `raddle plan` and `kubectl raddle explain` which one a container is. What runs is measured in
-[servers](servers.md). [How to add one](../how-to/add-a-server.md).
+Servers that Raddle recognises, by the image (repository and name, in any registry) or by the program that the
+container's command starts. A container gets the values of the first row that matches. `raddle presets NAME` shows all
+of a row; `raddle plan` and `kubectl raddle explain` name the row of a container. [Servers](servers.md) has
+measurements; [add a server](../contributing/add-a-server.md) explains how to extend this table.
 
-- What the pod spec sets stays, as for [families](families.md), and a policy's own `variables` count before a row's.
-- Families of a row take the place of the default ones where the policy has no `runtimes`.
-- A flag in the command that beats a variable leaves it out, and so does an older name of it in the pod spec, such as
-  LocalAI's `THREADS`; `raddle plan` names it.
-- `presets: Never` in a policy: all containers alike.
-- Left alone means that the container gets nothing, with the skip reason
-  [ManagedByServer](skip-reasons.md). A policy that names it in `containers` plans it all the same.
+- Values in the pod spec win, as for [families](families.md), and a policy's own `variables` win over those of a row.
+- The families of a row replace the default ones if the policy has no `runtimes`.
+- A variable is not set if a flag in the command takes precedence over it, or if the pod spec has an older name of it,
+  such as LocalAI's `THREADS`. `raddle plan` says so.
+- `presets: Never` in a policy disables presets.
+- *Left alone*: the container gets no values, with the skip reason [ManagedByServer](skip-reasons.md). A policy that
+  names the container in `containers` sets values anyway.
 
 | preset | recognised by | gets | know |
 |---|---|---|---|
@@ -43,9 +43,10 @@ spec:
 """
 FOOTER = """
 A value is one placeholder or one whole number, and a name must be one of a count: policies can't set paths, switches
-or rights. They are written when the pod is created, from the values that are right on any node. What the pod spec sets
-stays unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap always stays. A number of
-processes, such as `WEB_CONCURRENCY: "{workers}"`, needs `budget.workersPerContainer`, by which the CPUs are divided.
+or rights. They are written when the pod is created, from the values that are right on any node. What the pod spec
+sets stays unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap always stays. A number
+of processes, such as `WEB_CONCURRENCY: "{workers}"`, needs `budget.workersPerContainer`, by which the CPUs are
+divided.
 """
 
 

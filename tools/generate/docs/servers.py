@@ -1,4 +1,4 @@
-"""Makes docs/reference/servers.md, from what `make matrix` has seen."""
+"""Makes docs/reference/servers.md, from what `make matrix` has recorded."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ servers.json, which `make matrix` writes: edit neither. -->
 
 # Servers and libraries
 
-Each row is the real program, run twice in a container with a limit of 2 CPUs on a machine of 64: stock, and with what
-Raddle gives that container. After one inference, or one piece of parallel work, the threads of all its processes are
-counted from outside, the main one and those of its web server among them; where the library tells a count of its own,
-`→` has that. The machine is made up (`python -m fakemachine`): the program sees 64 CPUs wherever Linux shows them, and
-a real quota of 2.
+Each row is the real program, run twice in a container with a limit of 2 CPUs on a machine of 64: without Raddle
+(stock) and with the values that Raddle gives that container. The machine is simulated (`python -m fakemachine`): the
+program sees 64 CPUs everywhere that Linux shows them, and has a real quota of 2.
 
-A count is of one run, on a machine that did other things beside: another run may differ by some threads. Threads that
-end with the work are looked for every 20 ms, so a shorter peak may be missed. Rows are recorded one by one; the line
-above the table is of the last.
+**Threads** are counted from outside after one inference or one piece of parallel work: all threads of all processes,
+including main threads and those of a web server. `→` precedes the count that the library itself reports. Each count
+is of one run and may differ by some threads in another. Threads that end with the work are sampled every 20 ms, so a
+shorter peak may be missed.
 
-The speed is that of the program's own work (units or requests a second), with Raddle against stock, each with the whole
-quota in turns of 0.7 s: the median of five ratios, and in brackets the least and the greatest. `±` is by what part two
-halves of one side's values differ. The real machine has the CPUs that the line above the table says, so stock's threads
-also share those: a machine of 64 CPUs would throttle them instead, so nothing above 100 is told. A row of which stock's
-unit takes over four seconds has one ratio. Where it is blank the speed was not measured.
-Libraries whose work is a batch (training, products of matrices) have a policy with `objective: Throughput`.
+**Speed** is the ratio of the program's own work (units or requests per second) with Raddle to stock. Both run
+alternately for 0.7 s with the whole quota; the value is the median of five ratios, with the range in brackets. `±` is
+the difference between two halves of the same side's values. The real machine has the number of CPUs in the line above
+the table, which stock's threads share too, while a machine of 64 CPUs would throttle them instead; so ratios above
+100 are shown as `100+`. Rows in which one unit takes more than four seconds without Raddle have one ratio; rows
+without a value were not measured. Libraries that work in batches (training, matrix products) have a policy with
+`objective: Throughput`.
 
-| word | means |
+| how | meaning |
 |---|---|
-| variable | by environment variables of the policy's `runtimes` or `variables` |
-| preset | the same, and Raddle recognises the container by itself |
-| shim | by Raddle's shim, in Python, Node.js, Java and native programs |
-| advice | no variable reaches it: the last count is with what Raddle advises |
-| left alone | what it does by itself is right, or Raddle's values would change more than threads |
-| reads the limit itself | right without Raddle |
+| variable | environment variables, from the policy's `runtimes` or `variables` |
+| preset | the same, and Raddle recognises the server |
+| shim | Raddle's shim, in Python, Node.js, Java and native programs |
+| advice | no variable applies: the second count is with the settings that Raddle advises |
+| left alone | its own choice is right, or Raddle's values would change more than threads |
+| reads the limit itself | correct without Raddle |
 
 """
 

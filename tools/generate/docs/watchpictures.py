@@ -1,52 +1,38 @@
-"""Makes docs/images/watch: a node's cores and a cluster as `raddle top` draws them, of an example that nobody measured.
+"""Makes docs/images/watch: a node's cores as `raddle top` draws them, of an example that nobody measured.
 
 The page docs/how-to/watch-a-cluster.md shows the same example; its test asks for it through an API server's stand-in.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from random import Random
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import machines
 from raddle.cpus.topology import Machine
 from raddle.machine import sysfs
 from raddle_operator.cli.picture import layout, svg
-from raddle_operator.cli.top import clusterpicture, nodepicture, rows
-from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process
+from raddle_operator.cli.top import nodepicture
+from raddle_operator.effective import compare
+from raddle_operator.effective.planned import Planned
+from raddle_operator.objects.nodereport import Container, Level, NodeReport, Pool, Process, Session
 
 NODE: Final = "worker-7"
 MACHINE: Final = "2s4n-16c32t"
-_NODES: Final = 800
 
 
 def reports() -> Mapping[str, NodeReport]:
-    """The example's nodes with their reports."""
-    sets_it = Finding(
-        cause=Cause.CODE_SETS_IT,
-        detail="onnxruntime has 16 threads, 2 are planned: the code sets intra_op_num_threads",
-        fix="leave intra_op_num_threads out of SessionOptions, or set it to 0",
-    )
-    shared = [
-        Finding(
-            cause=Cause.SHARED_CORES,
-            detail=f"its busy threads ran on cores of {other} serve too (CPUs 8-15)",
-            fix="ask for whole CPUs with requests equal to limits, so that the kubelet gives each its own",
-        )
-        for other in ("models/bert-6c9d7b5f4-x8wzr", "models/bert-6c9d7b5f4-k2v9m")
-    ]
+    """The example's nodes with their reports, compared with what was planned as an agent does."""
+    resnet, berts = "resnet-5d8c9bb7f4", ("bert-6c9d7b5f4-k2v9m", "bert-6c9d7b5f4-x8wzr")
     worker = (
-        _container("models", "resnet-5d8c9bb7f4-tq6xn", range(0, 32, 2), used=2.0, delay=11.2, throttled=0.83)
-        | {"effective_threads": 16, "findings": (sets_it,)},
-        _container("models", "bert-6c9d7b5f4-k2v9m", (8, 10, 12, 14), used=3.1, delay=0.7, limit=4.0, throttled=0.04)
-        | {"findings": shared[:1]},
-        _container("models", "bert-6c9d7b5f4-x8wzr", (9, 11, 13, 15), used=3.4, delay=0.8, limit=4.0, throttled=0.06)
-        | {"findings": shared[1:]},
-        _container("search", "embed-0", (24, 26, 28, 30), used=2.2, delay=0.1, limit=4.0, throttled=0.0),
+        _container("models", f"{resnet}-tq6xn", range(0, 32, 2), used=2.0, delay=11.2, throttled=0.83, source="code"),
+        *(
+            _container("models", bert, range(8, 16, 2), used=used, delay=2.1, limit=4.0, throttled=0.0, is_bound=True)
+            for bert, used in zip(berts, (1.9, 1.8), strict=True)
+        ),
+        _container("search", "embed-0", range(24, 32, 2), used=2.2, delay=0.1, limit=4.0, throttled=0.0),
     )
-    other = (_container("models", "resnet-5d8c9bb7f4-w7h2d", (0, 1), used=1.2, delay=0.1, throttled=0.01),)
+    other = (_container("models", f"{resnet}-w7h2d", (0, 1), used=1.2, delay=0.1, throttled=0.01),)
     return {NODE: _report(NODE, worker), "worker-8": _report("worker-8", other)}
 
 
@@ -61,45 +47,38 @@ def node() -> str:
     return svg.draw(layout.picture(its, nodepicture.marks(report, nodepicture.ran(report, its))))
 
 
-def cluster() -> str:
-    """The picture of a cluster of many nodes."""
-    random = Random(16)
-    return clusterpicture.svg([_node(f"worker-{number:03}", random) for number in range(_NODES)])
-
-
-def _node(name: str, random: Random) -> rows.Node:
-    if random.random() < 0.006:
-        return rows.Node(name=name, problem="no answer within 10 s")
-    containers = random.choice((0, 8, 14, 22, 30))
-    drifted = sum(random.random() < 0.006 for _ in range(containers))
-    share = random.choice((0.0, 0.0, 0.0, 0.03, 0.07)) if not drifted else random.choice((0.05, 0.2, 0.25, 0.6))
-    threads = 4 * containers
-    return rows.Node(
-        name=name,
-        cpus=64,
-        containers=containers,
-        planned_threads=threads,
-        effective_threads=threads + 28 * drifted,
-        throttled_share=share if containers else 0.0,
-        drifted=drifted,
-        causes=Counter({str(Cause.CODE_SETS_IT): drifted}) if drifted else {},
+def _report(name: str, containers: tuple[Container, ...]) -> NodeReport:
+    report = NodeReport(
+        node=name, level=Level.PROCESSES, at="2026-11-24T09:30:00Z", window_s=15.0, containers=containers
     )
+    plans = {(one.uid, one.name): _planned(one) for one in containers}
+    return compare.compared(report, plans, {}, machine())
 
 
-def _report(name: str, containers: tuple[dict[str, Any], ...]) -> NodeReport:
-    return NodeReport(
-        node=name,
-        level=Level.PROCESSES,
-        at="2026-11-24T09:30:00Z",
-        window_s=15.0,
-        containers=tuple(Container(**{**one, "findings": tuple(one["findings"])}) for one in containers),
+def _planned(container: Container) -> Planned:
+    threads = int(container.limit_cpus or 0)
+    return Planned(
+        threads=threads,
+        counts={"onnxruntime": threads},
+        limit_cpus=container.limit_cpus,
+        shim=True,
+        runtimes=("onnxruntime",),
     )
 
 
 def _container(
-    namespace: str, pod: str, cpus: Any, *, used: float, delay: float, throttled: float, limit: float = 2.0
-) -> dict[str, Any]:
-    """The fields of a container whose threads were on these CPUs last, one on each."""
+    namespace: str,
+    pod: str,
+    cpus: Sequence[int],
+    *,
+    used: float,
+    delay: float,
+    throttled: float,
+    limit: float = 2.0,
+    is_bound: bool = False,
+    source: str = "plan",
+) -> Container:
+    """A container whose threads were on these CPUs last, one on each; `source` says who has set their count."""
     threads = len(cpus)
     pool = Pool(
         name="onnxruntime",
@@ -107,21 +86,28 @@ def _container(
         ran=threads,
         used_cpus=used,
         delay_cpus=delay,
+        migrations_hz=0.0 if is_bound else 40.0,
         last_cpus=dict.fromkeys(cpus, 1),
     )
-    process = Process(pid=1, command="python3", threads=threads + 3, runtimes=("onnxruntime",), pools=(pool,))
-    return {
-        "namespace": namespace,
-        "pod": pod,
-        "uid": pod,
-        "name": "serve",
-        "policy": f"InferenceThreading/{namespace}/serving",
-        "limit_cpus": limit,
-        "quota_cpus": limit,
-        "used_cpus": used,
-        "throttled_share": throttled,
-        "planned_threads": int(limit),
-        "effective_threads": int(limit),
-        "processes": (process,),
-        "findings": (),
-    }
+    session = Session(runtime="onnxruntime", threads=threads, source=source)
+    process = Process(
+        pid=1,
+        command="python3",
+        threads=threads + 3,
+        runtimes=("onnxruntime",),
+        pools=(pool,),
+        sessions=(session,),
+        listened=True,
+    )
+    return Container(
+        namespace=namespace,
+        pod=pod,
+        uid=pod,
+        name="serve",
+        policy=f"InferenceThreading/{namespace}/serving",
+        limit_cpus=limit,
+        quota_cpus=limit,
+        used_cpus=used,
+        throttled_share=throttled,
+        processes=(process,),
+    )

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lab.guest.threads import allowed, settle, still_running, threads
+from vm.guest.session import CGROUPS, quota_cpus, session
 
 RUNS = 2
 REPORT_CHARACTERS = 3000
@@ -32,33 +32,17 @@ def main() -> None:
 
 
 def look() -> Any:
-    """One session, seen from inside; it is returned so that it lives on."""
-    import numpy as np
-    import onnxruntime as ort
+    """One session, seen from inside; what answers is returned so that the session lives on."""
+    # The libraries' own pages are not the session's.
+    import numpy as np  # noqa: F401
+    import onnxruntime as ort  # noqa: F401
 
-    tasks, pages = threads(), anonymous_pages()
-    session = ort.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-    pool = threads() - tasks
-    given = session.get_inputs()[0]
-    value = np.zeros(given.shape, np.float32)
-    for _ in range(RUNS):
-        session.run(None, {given.name: value})
-    settle(pool)
-    spinning = still_running(pool)
-    # ONNX Runtime starts threads of other kinds too, which end soon.
-    pool &= threads()
+    before = anonymous_pages()
+    answer, seen = session(sys.argv[1], RUNS)
     after = anonymous_pages()
-    found = {
-        "threads": 1 + len(pool),
-        "caller": allowed("self"),
-        "workers": [allowed(f"self/task/{task}") for task in sorted(pool)],
-        "memory": {node: after[node] - pages.get(node, 0) for node in after if after[node] > pages.get(node, 0)},
-        "spinning": spinning,
-        "kernel": kernel(),
-        "raddle": raddle(),
-    }
-    print(json.dumps(found), flush=True)
-    return session
+    memory = {node: after[node] - before.get(node, 0) for node in after if after[node] > before.get(node, 0)}
+    print(json.dumps({**seen, "memory": memory, "kernel": kernel(), "raddle": raddle()}), flush=True)
+    return answer
 
 
 def anonymous_pages() -> dict[str, int]:
@@ -76,12 +60,7 @@ def anonymous_pages() -> dict[str, int]:
 
 def kernel() -> dict[str, Any]:
     """What the kernel says of this container's limits."""
-    group = Path("/sys/fs/cgroup")
-    quota, period = (group / "cpu.max").read_text().split()
-    return {
-        "cpuset": (group / "cpuset.cpus.effective").read_text().strip(),
-        "quota_cpus": None if quota == "max" else int(quota) / int(period),
-    }
+    return {"cpuset": (CGROUPS / "cpuset.cpus.effective").read_text().strip(), "quota_cpus": quota_cpus()}
 
 
 def raddle() -> dict[str, Any] | None:

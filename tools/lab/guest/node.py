@@ -11,22 +11,20 @@ Standard library only; it runs in the guest's Python.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
+
+from vm.guest import console
 
 CGROUPS = Path("/sys/fs/cgroup")
 PERIOD_US = 100000  # the kubelet's, and the kernel's default
-LIBC = ctypes.CDLL(None, use_errno=True)
-# sys/reboot.h
-RB_POWER_OFF = 0x4321FEDC
 CONTROLLERS = "+cpuset +cpu +memory"
 STDERR_CHARACTERS = 4000
 ENTER = str(Path(__file__).with_name("enter.py"))
@@ -34,28 +32,16 @@ ENTER = str(Path(__file__).with_name("enter.py"))
 Container = Mapping[str, Any]
 
 
-def main() -> None:
-    """Run the job, then power off, whatever happens."""
+def main(send: Callable[[Mapping[str, Any]], None]) -> None:
+    """Run the job."""
     job = json.loads(Path("/job/job.json").read_text())
-    with Path("/dev/ttyS1").open("w", encoding="ascii") as line:
-        try:
-            say(line, {"booted": True})
-            prepare()
-            with ThreadPoolExecutor(job["at_once"]) as pool:
-                begun = [pool.submit(attempt, one, job["timeout_s"]) for one in job["containers"]]
-                # As they end: the host takes a guest that says nothing for one that hangs.
-                for ended in as_completed(begun):
-                    say(line, ended.result())
-            say(line, {"done": True})
-        except Exception as error:  # noqa: BLE001 (nobody else is there to say it)
-            say(line, {"failed": repr(error)})
-    LIBC.reboot(RB_POWER_OFF)
-
-
-def say(line: TextIO, found: Mapping[str, Any]) -> None:
-    """One line for the host."""
-    line.write(json.dumps(found) + "\n")
-    line.flush()
+    send({"booted": True})
+    prepare()
+    with ThreadPoolExecutor(job["at_once"]) as pool:
+        begun = [pool.submit(attempt, one, job["timeout_s"]) for one in job["containers"]]
+        # As they end: the host takes a guest that writes nothing for one that hangs.
+        for ended in as_completed(begun):
+            send(ended.result())
 
 
 def prepare() -> None:
@@ -157,4 +143,4 @@ def limit(group: Path, wanted: Container) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

@@ -1,11 +1,5 @@
 #!/bin/busybox sh
-# First process of a guest that is recorded: brings the files that say what the machine is to the second serial line.
-/bin/busybox --install -s /bin
-mount -t devtmpfs dev /dev
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-# shellcheck source=tools/lab/guest/cpus.sh
-. /cpus.sh
+# Brings the files that say what the machine is to the second serial line.
 kept=" $(cat /kept) "
 cd / || exit
 mkdir -p /tmp/out

@@ -223,10 +223,9 @@ def _base(order: Order, there: Pod) -> Base:
     policy["metadata"] = {"namespace": order.tuning.namespace, **policy.get("metadata", {})}
     # What is tuned is not tuned already.
     spec = {name: value for name, value in mapping(policy, "spec", "policy").items() if name != "tuning"}
-    # The mounts are the pod's: of the shim's it has those that variables load, or the door's.
+    # The mounts are the pod's, so whether it has the shim is decided.
     mounted = {mount.get("mountPath") for mount in order.container.get("volumeMounts") or ()}
-    closed = delivery.MOUNT_PATH in mounted and delivery.PRELOAD_FILE not in mounted
-    labels = {env.DOOR_LABEL: CLOSED} if closed else {}
+    labels = {} if delivery.PRELOAD_FILE in mounted else {env.DOOR_LABEL: CLOSED}
     own = {name: value for name, value in order.container.items() if name not in ("volumeMounts", "volumeDevices")}
 
     def applied(changed: Mapping[str, Any]) -> Container:

@@ -70,9 +70,6 @@ def policy_patch(tuning: TuningResult) -> str:
         return ""
     lines = [part for line in _reasons(tuning, result.gain) for part in wrap(_plain(line), _WIDTH)]
     head = "".join(f"# {line}\n" for line in lines)
-    threads = spec.get("threads", {})
-    # A policy has a count or a percentage, and null takes away what is there.
-    threads.update({f"{count}Percent": None for count in ("intraOp", "interOp") if count in threads})
     return f"{head}# {_PATCH}\n{yaml.safe_dump({'spec': spec}, sort_keys=False, allow_unicode=True)}"
 
 

@@ -30,9 +30,7 @@ _XNNPACK: Final = "XnnpackExecutionProvider"
 # Fields of a policy that the plan is the answer to.
 _PLANNED: Final = (
     "intra_op",
-    "intra_op_percent",
     "inter_op",
-    "inter_op_percent",
     "execution_mode",
     "spinning",
     "numa",

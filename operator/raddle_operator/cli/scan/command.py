@@ -20,34 +20,34 @@ Examples:
   helm template app | raddle scan -f - --cpus 64 --exit-code 3
 
 \b
-It only reads: pods, and where you may, nodes, namespaces, the kubelets' metrics (nodes/proxy) and Raddle's own objects.
-Exit codes: 0 done, 1 no answer from the cluster, 2 bad input or usage; with --exit-code the one that you choose where
-something is found.
+It only reads pods and, if you may, nodes, namespaces, the kubelets' metrics (nodes/proxy) and Raddle's objects.
+Exit codes: 0 success, 1 no answer from the cluster, 2 invalid input or usage; with --exit-code, that code if there are
+findings.
 """
 
 
 @click.command(epilog=EPILOG)
-@click.option("-n", "--namespace", default="", help="Only this namespace. Absent: all of them.")
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces, as without -n.")
-@click.option("-l", "--selector", default="", help="Only pods with these labels, as for kubectl.")
+@click.option("-n", "--namespace", default="", help="Only this namespace. Default: all namespaces.")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces (the default).")
+@click.option("-l", "--selector", default="", help="Label selector, as in kubectl.")
 @click.option(
-    "-f", "--filename", "sources", multiple=True, help="Manifests in place of a cluster: file or folder; - is stdin."
+    "-f", "--filename", "sources", multiple=True, help="Manifests instead of a cluster: file or folder; - is stdin."
 )
 @click.option(
     "--cpus",
     type=click.IntRange(1, 4096),
     default=64,
     show_default=True,
-    help="The CPUs of a node that is not known: with -f, or where you may not read nodes.",
+    help="CPUs of an unknown node: with -f, or if you may not read nodes.",
 )
 @click.option(
-    "--min-saving", type=click.FloatRange(min=0), default=0.0, help="Only what would give back so many CPUs at least."
+    "--min-saving", type=click.FloatRange(min=0), default=0.0, help="Only findings that save at least this many CPUs."
 )
-@click.option("--prometheus", metavar="URL", help="Ask this Prometheus what it costs, of the last hour.")
-@click.option("--no-usage", is_flag=True, help="Ask no kubelet what it costs: the limit stands for the CPU time.")
-@click.option("--exit-code", type=click.IntRange(0, 255), default=0, help="Exit status where something is found.")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
-@click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
+@click.option("--prometheus", metavar="URL", help="Read the usage of the last hour from this Prometheus.")
+@click.option("--no-usage", is_flag=True, help="Do not read usage from the kubelets; assume the limit.")
+@click.option("--exit-code", type=click.IntRange(0, 255), default=0, help="Exit code if there are findings.")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As in kubectl.")
+@click.option("--context", help="Context of the kubeconfig. Default: the current context.")
 @click.option("-o", "--output", "form", default="table", show_default=True, type=click.Choice(tuple(writing.FORMS)))
 def scan(
     namespace: str,
@@ -64,7 +64,7 @@ def scan(
     everywhere: bool,
     no_usage: bool,
 ) -> None:
-    """Find the containers that make more threads than their CPU limit can run, what that costs, and what mends it."""
+    """Find containers that run more threads than their CPU limit allows, with the cost and the fix."""
     namespace = "" if everywhere else namespace
     if sources and (selector or prometheus):
         raise click.UsageError("-l and --prometheus are for a cluster; -f reads files")
@@ -77,5 +77,5 @@ def scan(
         scanned = asyncio.run(reading.scan(asked, kubeconfig, context))
     rows = scanned.gathered.rows(min_saving)
     writing.write(writing.Scan(rows=rows, pods=scanned.gathered.pods, notes=scanned.notes), form)
-    if any(row.seen.cause.is_finding for row in rows):
+    if any(row.seen.is_finding for row in rows):
         sys.exit(exit_code)

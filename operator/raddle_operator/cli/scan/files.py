@@ -38,7 +38,7 @@ def scan(sources: Sequence[str], namespace: str, cpus: int) -> Scanned:
     for one in there:
         if namespace in ("", one.namespace):
             gathered.add(look(offline.owned(one), cluster), _replicas(one.manifest.obj))
-    return Scanned(gathered, (f"nodes of {cpus} CPUs are assumed (--cpus), and nothing is measured",))
+    return Scanned(gathered, (f"nodes of {cpus} CPUs are assumed (--cpus); nothing is measured",))
 
 
 def _replicas(obj: manifests.Object) -> int:

@@ -33,8 +33,9 @@ from raddle_operator.kube import (
     Object,
 )
 from raddle_operator.kube.session import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Call, lines
-from raddle_operator.objects import nfd, nodecheck, nodetopology, running
+from raddle_operator.objects import nodecheck, nodetopology, quantities, running
 from raddle_operator.objects.nodereport import NodeReport
+from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.scanning import measured
 from raddle_operator.scanning.look import Cluster, Drifted, Node, look
@@ -131,7 +132,7 @@ async def _drifted(kube: Kube, nodes: Collection[str], notes: list[str]) -> Mapp
     """What the agents of these nodes say of containers that run otherwise than planned, as far as they answer."""
     found = await reports.of_nodes(kube, nodes, kept=_with_findings)
     if why := found.missing(nodes):
-        notes.append(f"what runs otherwise than planned is not known: {why}")
+        notes.append(f"containers that differ from their plan are not known: {why}")
     return {
         (one.uid, one.name): Drifted(one.findings[0], one.effective_threads)
         for report in found.by_node.values()
@@ -186,17 +187,24 @@ async def _topologies(kube: Kube) -> tuple[dict[str, Node], set[str]]:
 
 
 async def _nodes(kube: Kube, known: Mapping[str, Node]) -> dict[str, Node]:
-    """The nodes by name: those that Raddle knows, and what the others report of themselves."""
-    found = dict(known)
-    reported: dict[nfd.NodeReport, Node] = {}
+    """The nodes by name: those that Raddle knows, and the CPUs that the others have."""
+    nodes = dict(known)
     async for page in kube.pages(NODES):
         for obj in page.items:
-            name, said = obj["metadata"]["name"], nfd.read_node(obj)
-            if name not in found and said is not None and said.cpus is not None:
-                if said not in reported:
-                    reported[said] = Node(said.cpus, nfd.machine_of(said, None))
-                found[name] = reported[said]
-    return found
+            name = obj["metadata"]["name"]
+            if name not in nodes and (cpus := _capacity_cpus(obj)):
+                nodes[name] = Node(cpus)
+    return nodes
+
+
+def _capacity_cpus(obj: Object) -> int | None:
+    """The CPUs of a Node; None for a Windows node, and where the Node does not say."""
+    if (obj["metadata"].get("labels") or {}).get("kubernetes.io/os", "linux") != "linux":
+        return None
+    try:
+        return int(quantities.parse(((obj.get("status") or {}).get("capacity") or {}).get("cpu")))
+    except QuantityError:
+        return None
 
 
 Findings = dict[str, dict[Key, Part]]
@@ -219,7 +227,7 @@ async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Ga
 def _one(obj: Object, facts: Cluster, gathered: Gathered, findings: Findings) -> None:
     for part in gathered.add(look(obj, facts)):
         seen = part.seen
-        if seen.cause.is_finding:
+        if seen.is_finding:
             node = str(obj["spec"].get("nodeName") or "")
             findings.setdefault(node, {})[seen.namespace, str(obj["metadata"]["name"]), seen.container] = part
 

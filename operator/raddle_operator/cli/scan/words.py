@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from raddle import env
 from raddle_operator.cli.picture.model import plural, printable
+from raddle_operator.objects import nodereport
 from raddle_operator.scanning.look import Cause
 from raddle_operator.scanning.rows import Row, Total, total, totals
 
-CAUSES: Final = {
-    Cause.NODE_CPUS: "it counts the node's CPUs or cores, not the limit",
-    Cause.FIXED: "it takes a fixed number of threads, whatever the limit",
-    Cause.SET: "a variable or an argument of the pod spec asks for more than the limit can run",
-    Cause.OLDER: "a policy governs the pod, which is older than it, or was created while the webhook did not answer",
-    Cause.STALE: "Raddle's values are of before the policy or the limit changed; a new pod gets others",
+CAUSES: Final[Mapping[Cause | nodereport.Cause, str]] = {
+    Cause.NODE_CPUS: "the runtime counts the node's CPUs or cores, not the limit",
+    Cause.FIXED: "the runtime uses a fixed number of threads, regardless of the limit",
+    Cause.SET: "a variable or an argument in the pod spec sets more than the limit can run",
+    Cause.OLDER: "a policy governs the pod, but the pod is older, or was created while the webhook did not answer",
+    Cause.STALE: "Raddle's values are older than a change of the policy or the limit; a new pod gets current ones",
     Cause.FITS: "as planned, or fewer",
-    Cause.UNKNOWN: "its threads, or what they should be, can't be told from outside; -o wide has why",
-    Cause.CODE_SETS_IT: "an agent says: the code sets another count than planned",
-    Cause.NOT_REACHED: "an agent says: the plan has not reached the process",
-    Cause.RESIZED: "an agent says: the limit is another than planned with",
-    Cause.CPUSET_CHANGED: "an agent says: the CPUs are others, or fewer, than planned with",
-    Cause.OTHER_THREADS: "an agent says: another pool ran more threads than planned",
-    Cause.OVERSUBSCRIBED: "an agent says: processes x sessions x threads are far above the CPUs",
-    Cause.SHARED_CORES: "an agent says: it is bound to the same CPUs as another container",
+    Cause.UNKNOWN: "its current or planned threads are not visible from outside; -o wide has the reason",
+    nodereport.Cause.CODE_SETS_IT: "the agent reports: the code sets another count than planned",
+    nodereport.Cause.NOT_REACHED: "the agent reports: the plan has not reached the process",
+    nodereport.Cause.RESIZED: "the agent reports: the limit differs from the planned one",
+    nodereport.Cause.CPUSET_CHANGED: "the agent reports: the CPUs differ from the planned ones",
+    nodereport.Cause.OTHER_THREADS: "the agent reports: another pool runs more threads than planned",
+    nodereport.Cause.OVERSUBSCRIBED: "the agent reports: processes x sessions x threads exceed the CPUs by far",
+    nodereport.Cause.SHARED_CORES: "the agent reports: the container is bound to the same CPUs as another one",
 }
 
 
 COLUMNS_MEAN: Final = (
     ("CPUS", "the container's limit / its node's CPUs"),
-    ("THREADS", "of one process: now → as `raddle plan` has it"),
-    ("SAVES", "CPUs of all pods, by the share of threads beyond the plan; ≤: not measured, as if it used its limit"),
+    ("THREADS", "of one process: now → planned, as in `raddle plan`"),
+    (
+        "SAVES",
+        "CPUs of all pods, by the share of threads beyond the plan; ≤: not measured, assumes full use of the limit",
+    ),
 )
 LONGEST_FIX: Final = 48
 # Columns that are empty where nothing was.
@@ -84,7 +88,7 @@ def _threads(row: Row) -> str:
     if row.threads is None:
         return "?"
     now = _range(row.threads)
-    return f"{now} → {_range(row.planned)}" if row.seen.cause.is_finding else now
+    return f"{now} → {_range(row.planned)}" if row.seen.is_finding else now
 
 
 def gives_back(row: Row) -> str:
@@ -119,19 +123,19 @@ def sentence(scan: Scan) -> str:
     """The answer in a sentence or two."""
     sums = scan.total
     if not sums.rows:
-        return f"Nothing to show of {plural(scan.pods, 'pod')}."
+        return f"Nothing to show for {plural(scan.pods, 'pod')}."
     shown = f"{plural(sums.rows, 'container')} with a known runtime"
     if not sums.findings:
         return f"None of {shown} is known to run too many threads, in {plural(scan.pods, 'pod')}."
     how = found(scan, "runs" if sums.findings == 1 else "run")
-    saved = f" Up to about {number(sums.gives_back_cpus)} CPUs would come back." if sums.gives_back_cpus else ""
+    saved = f" The fixes would save up to about {number(sums.gives_back_cpus)} CPUs." if sums.gives_back_cpus else ""
     return f"{sums.findings} of {shown} {how}, in {sums.pods} of {plural(scan.pods, 'pod')}.{saved}"
 
 
 def found(scan: Scan, verb: str) -> str:
     """What is found of containers, with a word for `run`."""
-    otherwise = any(row.seen.cause.is_agents for row in scan.rows)
-    return f"{verb} too many threads{', or otherwise than planned' * otherwise}"
+    otherwise = any(row.seen.is_from_agent for row in scan.rows)
+    return f"{verb} too many threads{', or not as planned' * otherwise}"
 
 
 def causes(scan: Scan) -> Iterator[tuple[str, str]]:
@@ -149,14 +153,14 @@ def advice(scan: Scan) -> Iterator[tuple[str, str]]:
 def _advised(row: Row) -> tuple[str, str]:
     """What a fix is for, and its words: a container and what its agent has seen, else a kind of server."""
     seen = row.seen
-    if seen.cause.is_agents:
+    if seen.is_from_agent:
         return f"{seen.namespace} {seen.workload} {seen.container}", f"{seen.threads_because}; fix: {seen.fix.text}"
     return seen.runtime, seen.fix.text
 
 
 def with_raddle(scan: Scan) -> str:
     """What does the same for a whole namespace; "" where there is nothing to be done, or a policy governs all."""
-    left = [row for row in scan.rows if row.seen.cause.is_finding and not row.seen.governed_by]
+    left = [row for row in scan.rows if row.seen.is_finding and not row.seen.governed_by]
     if not left:
         return ""
     worst = left[0].seen.namespace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import click
@@ -27,7 +27,7 @@ _RIGHT: Final = frozenset(("pods", "cpus", "throttled", "used", "saves"))
 _FOLDED: Final = frozenset(("namespace", "workload", "runtime", "fix"))
 # As kubectl takes them too.
 _SHORT: Final = {"deployment": "deploy", "statefulset": "sts", "daemonset": "ds", "replicaset": "rs", "cronjob": "cj"}
-_STYLES: Final = {Cause.FITS: "green", Cause.UNKNOWN: "dim"}
+_STYLES: Final[Mapping[str, str]] = {Cause.FITS: "green", Cause.UNKNOWN: "dim"}
 
 
 def write(scan: Scan, form: str) -> None:
@@ -49,7 +49,7 @@ def _table(scan: Scan, *, wide: bool = False) -> None:
     if wide:
         _details(console, scan)
     if command := words.with_raddle(scan):
-        _line(console, f"With Raddle installed, in place of each fix: {command}, and a policy")
+        _line(console, f"With Raddle installed, instead of each fix: {command}, and a policy")
     for note in scan.notes:
         _line(console, f"note: {note}", "dim")
 
@@ -75,7 +75,7 @@ def _shown(scan: Scan, columns: tuple[str, ...]) -> list[str]:
 
 
 def _totals(console: Console, scan: Scan) -> None:
-    table = output.table("namespace", "containers", "to mend", "pods", "saves")
+    table = output.table("namespace", "containers", "to fix", "pods", "saves")
     for column in table.columns[1:]:
         column.justify = "right"
     for one in scan.totals:

@@ -25,8 +25,8 @@ from raddle_operator.cli.choice import chosen, pods
 from raddle_operator.cli.picture import layout, svg
 from raddle_operator.cli.picture.model import printable
 from raddle_operator.cli.reports import Reports, Told
-from raddle_operator.cli.top import clusterpicture, nodepicture, rows
-from raddle_operator.cli.top.rows import Node, Row
+from raddle_operator.cli.top import nodepicture, rows
+from raddle_operator.cli.top.rows import Row
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
@@ -77,7 +77,6 @@ Examples:
   kubectl raddle top pods -A --sort-by delay --watch
   kubectl raddle top nodes
   kubectl raddle top node worker-7                     (its cores, and who ran on each)
-  kubectl raddle top nodes -o html > cluster.html      (all nodes as one picture)
   kubectl raddle top policies
 
 {COLUMNS}
@@ -163,19 +162,21 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
 
 @top.command("nodes", epilog=f"{COLUMNS}\n{EXIT_CODES}")
 @click.argument("name", required=False)
-@partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg", "html"))
+@partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg"))
 def nodes_command(name: str | None, **how: Any) -> None:
     """Show all nodes; or draw the cores of the node NAME, each CPU with the containers whose threads ran there last."""
     asked = How(**how)
     if name is not None:
         _draw_node(asked, name)
         return
+    if asked.form == "svg":
+        raise click.UsageError("-o svg draws one node: name it")
 
     async def look(kube: Kube, told: Told | None) -> Table:
         found = await reports.of_nodes(kube, told=told)
         _fail_without(found)
         nodes = rows.summed(found, await _cpus(kube))
-        return Table(columns=rows.NODES, rows=rows.nodes(nodes, asked.order), nodes=nodes)
+        return Table(columns=rows.NODES, rows=rows.nodes(nodes, asked.order))
 
     _run(asked, look)
 
@@ -197,7 +198,7 @@ async def _cpus(kube: Kube) -> Mapping[str, int]:
 
 
 def _draw_node(asked: How, name: str) -> None:
-    if asked.watch or asked.form == "html":
+    if asked.watch:
         raise click.UsageError("a node is drawn once, as text, -o svg, json or yaml")
 
     async def look() -> tuple[Reports, dict[str, Any]]:
@@ -254,13 +255,12 @@ def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What one look has found. `failed`: nodes of which nothing is known; `nodes` are what a picture is made of."""
+    """What one look has found. `failed`: nodes of which nothing is known."""
 
     columns: Sequence[str]
     rows: Sequence[Row]
     wide: Sequence[str] = ()
     failed: Mapping[str, str] | None = None
-    nodes: Sequence[Node] = ()
 
 
 Look = Callable[[Kube, Told | None], Awaitable[Table]]
@@ -292,10 +292,6 @@ def _print(asked: How, console: Console, found: Table) -> None:
     if asked.form in {"json", "yaml"}:
         document: dict[str, Any] = {"items": [dict(row.document) for row in found.rows]}
         output.write(document | ({"failed": dict(found.failed)} if found.failed else {}), asked.form)
-    elif asked.form == "svg":
-        click.echo(clusterpicture.svg(found.nodes), nl=False)
-    elif asked.form == "html":
-        click.echo(clusterpicture.page(found.nodes), nl=False)
     else:
         console.print(_table(asked, found))
         for line in _not_known(found):

@@ -13,11 +13,11 @@ import time
 import weakref
 from typing import Any, Callable
 
-from raddle import RLock, errors, log
+from raddle import RLock, errors, libraries, log
 from raddle.adapters.onnxruntime.capabilities import RuntimeCapabilities
 from raddle.adapters.onnxruntime.choice import IN_THE_CODE, Choice
 from raddle.adapters.onnxruntime.session_options import Edit, OptionsState, living
-from raddle.process import current, resolution, siblings
+from raddle.process import current, resolution
 from raddle.report import observe, record
 
 # Facts are read again for a session that comes later than this: an in-place resize changes the quota.
@@ -97,7 +97,7 @@ class Runtime:
         """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
         now, known = time.monotonic(), self.facts
         if known is None or now - self.facts_at > FACTS_AGE_S:
-            facts = current.read_facts(self.fields, siblings.ONNXRUNTIME)
+            facts = current.read_facts(self.fields, libraries.name_starts("onnxruntime"))
             self.facts_at = now
         else:
             # Another thread may have CPUs of its own, and makes a session at the same time.

@@ -20,7 +20,7 @@ import os
 import sys
 from typing import Any, Callable, Mapping
 
-from raddle import env, errors, files, log
+from raddle import env, errors, files, libraries, log
 from raddle.adapters import frame, version_of
 from raddle.adapters.torch.counts import (
     IN_THE_CODE,
@@ -33,7 +33,7 @@ from raddle.adapters.torch.counts import (
 )
 from raddle.adapters.torch.first_use import FirstUse
 from raddle.adapters.torch.inter_op import InterOp, replace
-from raddle.process import current, siblings
+from raddle.process import current
 from raddle.report import record
 
 # A fork from these needs no warning: a DataLoader's worker asks torch for one thread, a new program has none.
@@ -70,7 +70,7 @@ def install(module: Any, plan_text: str) -> None:
     if "omp" not in fields and "torch_inter" not in fields:
         return
     try:
-        facts = current.read_facts(fields, siblings.TORCH)
+        facts = current.read_facts(fields, libraries.name_starts("torch"))
         found = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
         found.apply()
         _loaded[:] = [found]
@@ -129,7 +129,7 @@ class _Torch:
 
         def again() -> None:
             try:
-                facts = current.read_facts(fields, siblings.TORCH)
+                facts = current.read_facts(fields, libraries.name_starts("torch"))
                 self.rechoose(choose(fields, environ, facts), facts)
             except Exception as error:
                 log.failed("torch keeps its parent's count of threads", error)

@@ -18,12 +18,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from raddle_operator.cli.page_style import LIGHT
 from raddle_operator.results.verdict import FIGURES
 from raddle_tuner.commands.result import style
 from raddle_tuner.commands.result.figures import Figures, Row, rows
 from raddle_tuner.search.document import TuningResult
 
-_C: Final = style.LIGHT
+_C: Final = LIGHT
 # Text is in the reader's font; matplotlib measures with the widest of these. Ids are the same each time.
 _LOOKS: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",

@@ -1,4 +1,4 @@
-"""Writes a tuning where people asked for it."""
+"""Prints a result, and writes reports of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def options(command: Command) -> Command:
         "--report",
         type=click.Path(dir_okay=False, writable=True, path_type=Path),
         callback=_report_path,
-        help="Write a page (FILE.html), its pictures (.svg) or the JSON (.json) too.",
+        help="Also write a page (FILE.html), its pictures (.svg) or the JSON (.json).",
     )
     return form(report(command))
 

@@ -42,7 +42,7 @@ from raddle_tuner.trials.subject import Model, Served, Subject
 
 EPILOG = """\b
 Examples:
-  raddle tune model.onnx --limit 2 --rate 50 --p99 20ms --report tuned.html
+  raddle tune model.onnx --limit 2 --rate 50 --p99 20ms --report result.html
   raddle tune model.onnx --limit 4 --objective throughput --runtime venv/bin/python
   raddle tune model.onnx --limit 2 --rate 50 --runner node --runtime app/node_modules
   raddle tune model.onnx --limit 2 --rate 50 --space threads.intraOp=1,2 --dry-run
@@ -51,13 +51,13 @@ Examples:
   raddle tune --limit 2 --rate 20 --kserve-v2 http://127.0.0.1:{port}/v2/models/ranker -- ./start.sh {port}
 
 \b
-Ctrl-C ends the measuring; what is known until then is said. With --resume FILE the same command goes on there.
-Exit codes: 0 done, 1 it can't be measured, 2 bad input or usage, 130 ended by Ctrl-C, 143 by SIGTERM.
+Ctrl-C ends the measurement and prints what is known so far. With --resume FILE the same command continues there.
+Exit codes: 0 done, 1 nothing can be measured, 2 bad input or usage, 130 ended by Ctrl-C, 143 by SIGTERM.
 """
 
 
 class TuneError(click.ClickException):
-    """It can't be measured; exit code 1."""
+    """Nothing can be measured; exit code 1."""
 
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -69,16 +69,14 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--rate",
     type=click.FloatRange(0, min_open=True),
     metavar="NUMBER",
-    help="Requests a second, which arrive by chance.",
+    help="Requests per second, with Poisson arrivals.",
 )
-@click.option(
-    "--p99", "p99_ms", metavar="TIME", callback=options.time(options.MS, "20ms"), help="The bound that p99 must keep."
-)
+@click.option("--p99", "p99_ms", metavar="TIME", callback=options.time(options.MS, "20ms"), help="Upper bound of p99.")
 @click.option(
     "--objective",
     type=click.Choice([kind.value.lower() for kind in Kind]),
-    help="What is best: the least p99 at the rate, the most requests a second, the least CPU a request at the rate."
-    " Absent: latency with a rate, else throughput.",
+    help="Lowest p99 at the rate, most requests per second, or least CPU time per request at the rate."
+    " Default: latency with a rate, else throughput.",
 )
 @click.option(
     "--budget",
@@ -87,49 +85,63 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     callback=options.time(options.S, "3m"),
     metavar="TIME",
-    help="Time for all of it.",
+    help="Total time.",
 )
 @click.option(
-    "--trials", type=click.IntRange(2), default=64, show_default=True, metavar="COUNT", help="Candidates at most."
+    "--trials",
+    type=click.IntRange(2),
+    default=64,
+    show_default=True,
+    metavar="COUNT",
+    help="Most candidates.",
 )
 @click.option(
-    "--space", "narrowed", multiple=True, metavar="PATH=A,B", callback=options.narrowed, help="Only these values."
+    "--space",
+    "narrowed",
+    multiple=True,
+    metavar="PATH=A,B",
+    callback=options.narrowed,
+    help="Use only these values.",
 )
-@click.option("-f", "--filename", "sources", multiple=True, help="File with the policy that is the baseline.")
+@click.option("-f", "--filename", "sources", multiple=True, help="File with the baseline policy.")
 @click.option(
     "--runner",
     type=click.Choice(models.RUNNERS),
-    help=f"What runs a model: a program in Python, in Node.js or in C. Absent: {models.RUNNERS[0]}.",
+    help=f"Language of the program that runs the model. Default: {models.RUNNERS[0]}.",
 )
 @click.option(
     "--runtime",
     type=click.Path(exists=True, path_type=Path),
-    help="What has its runtime: a Python, a folder with node_modules, a libonnxruntime.so. Absent: Raddle's own Python,"
-    " this folder, what the loader finds.",
+    help="The Python, folder with node_modules or libonnxruntime.so to use. Default: Raddle's own Python, the current"
+    " folder, the library that the loader finds.",
 )
-@click.option("--inputs", "npz", type=_FILE, help="An .npz file with the model's inputs. Absent: they are made.")
+@click.option("--inputs", "npz", type=_FILE, help="An .npz file with the model's inputs. Default: generated.")
 @click.option(
-    "--shape", "shapes", multiple=True, metavar="NAME=1,3", callback=options.shapes, help="Of an input that is made."
+    "--shape", "shapes", multiple=True, metavar="NAME=1,3", callback=options.shapes, help="Shape of a generated input."
 )
 @click.option(
-    "--http", "url", metavar="URL", callback=options.url, help="Tune the server that COMMAND starts, asked there."
+    "--http",
+    "url",
+    metavar="URL",
+    callback=options.url,
+    help="Tune the server that COMMAND starts, at this URL.",
 )
 @click.option(
     "--kserve-v2",
     "model_url",
     metavar="URL",
     callback=options.model_url,
-    help="Tune the server that COMMAND starts; URL is its model's: http://HOST:PORT/v2/models/NAME.",
+    help="Tune the KServe v2 server that COMMAND starts; URL of its model: http://HOST:PORT/v2/models/NAME.",
 )
-@click.option("--request", "posted", type=_FILE, help="What is posted to the server, as it is. Absent: a GET.")
+@click.option("--request", "posted", type=_FILE, help="File to POST to the server. Default: a GET without a body.")
 @click.option(
-    "--header", "headers", multiple=True, metavar="NAME: VALUE", callback=options.headers, help="Of the request."
+    "--header", "headers", multiple=True, metavar="NAME: VALUE", callback=options.headers, help="Header of the request."
 )
 @click.option(
     "--callers",
     type=click.IntRange(1),
     metavar="COUNT",
-    help="How many ask the server at once without a rate. Absent: as many as it has CPUs.",
+    help="Concurrent clients of a server without a rate. Default: as many as it has CPUs.",
 )
 @click.option(
     "--start",
@@ -138,16 +150,16 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     callback=options.time(options.S, "2m"),
     metavar="TIME",
-    help="How long a program may take to come up.",
+    help="Time limit for a program's start.",
 )
 @click.option(
     "--resume",
     "record_path",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Keep every block in this file, and go on where it ends: after Ctrl-C, or a crash.",
+    help="Save every block in this file, and continue from it after Ctrl-C or a crash.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be measured, and for how long.")
+@click.option("--dry-run", is_flag=True, help="Print what would be measured, and for how long.")
 @writing.options
 @click.argument("model_or_command", metavar="MODEL | -- COMMAND", nargs=-1, type=click.UNPROCESSED)
 def tune(

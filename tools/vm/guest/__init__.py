@@ -1,0 +1,1 @@
+"""What runs inside guests and containers, on their own Python and busybox."""
