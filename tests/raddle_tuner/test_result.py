@@ -316,6 +316,7 @@ def test_a_tuning_that_ended_early_has_a_page_and_pictures(trials, planned, caps
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_pictures_are_the_same_each_time():
     assert charts.file(TUNING) == picture_of(TUNING)
     assert page.page(TUNING) == page_of(TUNING)
@@ -344,6 +345,7 @@ def test_each_trial_is_a_mark():
     assert len(large) >= sum(1 for row in rows(TUNING) if row.figures)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(RSVG is None, reason="no rsvg-convert is installed")
 def test_a_renderer_of_pictures_draws_them(tmp_path):
     (tmp_path / "tuned.svg").write_text(picture_of(TUNING))

@@ -100,6 +100,7 @@ def test_a_difference_of_3_percent_is_found_where_the_machine_is_quiet():
     assert sum(result.winner.get("program.ioBinding") is True for result in found) >= 8
 
 
+@pytest.mark.slow
 def test_where_nothing_matters_the_plan_is_kept():
     # With this seed and bound: 40 searches at an error of 1 in 20 say "better" more often than 6 times in 1 of 100.
     verdicts = [drive(tune(LATENCY, SPACE), Machine(seed=seed)).verdict for seed in range(40)]
@@ -320,6 +321,7 @@ def test_a_candidate_that_failed_in_its_proof_is_not_what_is_named_when_the_budg
     assert (result.winner, result.gain) == (Candidate(), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p99_ms", "verdict"), [(100.0, Verdict.BETTER), (1.0, Verdict.BOUND_NOT_MET)])
 def test_the_bound_is_judged_on_fresh_blocks(p99_ms, verdict):
     objective = dataclasses.replace(LATENCY, p99_ms=p99_ms)
