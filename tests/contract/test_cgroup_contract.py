@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.cgroup_layouts import LAYOUTS
 from support.cgroup_strategies import cases, write
+from support.examples import examples
 from support.native_parts import quota
 
 from raddle.process.cgroup import ResourceLimits, read_limits
@@ -35,7 +36,7 @@ def test_the_native_shim_reads_the_quota_and_where_it_is(layout, roots, answers)
     assert answers([roots[layout.name]], "--quota") == [quota(expected)]
 
 
-@settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
+@examples(0.05, suppress_health_check=list(HealthCheck))
 @given(st.lists(cases(), min_size=30, max_size=30))
 def test_both_read_the_same_from_random_hierarchies(answers, some):
     with tempfile.TemporaryDirectory() as folder:

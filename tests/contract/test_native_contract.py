@@ -286,6 +286,7 @@ def test_the_quota_is_read_alike_from_every_kind_of_tree(answers, tmp_path):
     assert sum(found.quota_cpus is not None for found in expected) > 30
 
 
+@pytest.mark.slow
 def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobody_inherits_them(tmp_path):
     """Its memory is where it is first written to. Threads that have no place of their own get all CPUs back."""
     one, other = (sorted(os.sched_getaffinity(0)) * 2)[:2]
@@ -303,6 +304,7 @@ def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobo
     ], done.stderr
 
 
+@pytest.mark.slow
 def test_a_lock_that_a_thread_of_the_parent_held_at_the_fork_is_free_in_the_child(tmp_path):
     built = compiled(tmp_path, "lock.c", ("sys", "text"))
     done = subprocess.run([built], capture_output=True, text=True, check=True)

@@ -53,6 +53,7 @@ def used(mounted, plan, executable=shim_lab.THIS_PYTHON, **extra):
     return shim_lab.python(executable, "-c", USE, env=variables, cpus=[min(os.sched_getaffinity(0))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_the_page_s_adapter_sets_what_the_plan_says_and_says_so(mounted, version):
     executable = pythons.interpreter(version)

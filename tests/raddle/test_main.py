@@ -106,6 +106,7 @@ def test_fewer_cpus_are_seen(mounted):
     assert document["effective"]["intraOp"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_it_runs_in_every_supported_python_from_the_mount(mounted, version):
     executable = pythons.interpreter(version)

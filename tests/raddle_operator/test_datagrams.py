@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.examples import examples
 from support.runtimes import shim_lab
 
 from cluster.waiting import wait
@@ -233,7 +234,7 @@ class Hearing(RuleBasedStateMachine):
 
 
 TestHearing = Hearing.TestCase
-TestHearing.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestHearing.settings = examples(0.2, stateful_step_count=20)
 
 
 # --- merged -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which literals a container gets, and whom a shim tells."""
+"""Which literals a container gets, whose volumes stay, and where a shim sends datagrams."""
 
 from __future__ import annotations
 
@@ -179,13 +179,13 @@ def test_without_the_shim_javas_options_get_nothing_and_a_reason_says_so():
 # --- the volume -----------------------------------------------------------------------------------------------------
 
 
-OWN_VOLUMES = [
+OWN_FOLDERS = [
     ({"name": "raddle-shim", "emptyDir": {}}, "/data"),
     ({"name": "raddle-shim", "configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle"),
 ]
 
 
-@pytest.mark.parametrize(("volume", "path"), OWN_VOLUMES)
+@pytest.mark.parametrize(("volume", "path"), OWN_FOLDERS)
 @pytest.mark.parametrize("opt_in", ["enabled", "disabled"])
 def test_a_users_own_volume_by_a_name_of_ours_stays(volume, path, opt_in):
     mount = {"name": volume["name"], "mountPath": path}

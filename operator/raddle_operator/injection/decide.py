@@ -289,8 +289,7 @@ def _values(
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """The plan, and what it comes to: variables, the changes that set them, annotations, key to value.
 
-    `shim`: its processes load it; `agent`: whom it tells what it got. Without
-    `common` the node is not known.
+    `shim`: its processes load it; `agent`: where the shim sends datagrams. Without `common` the node is not known.
     """
     policy, tuning_overlay = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
