@@ -161,6 +161,21 @@ def test_a_program_that_a_debugger_watches_is_not_started_again(library, plan):
     assert starts == "starts: 1"
 
 
+def assert_none_is_preloaded(library, mounts):
+    """Nor said to be, after these commands in a mount namespace of its own."""
+    start = ("unshare", "--mount", "sh", "-c")
+    python = (sys.executable, "-c", SELF)
+    how = {"env": {"PATH": os.environ["PATH"]}, "capture_output": True, "text": True}
+    before = subprocess.run([*start, f'{{ {mounts}; }} && exec "$0" "$@"', *python], check=False, **how)
+    if before.returncode != 0:
+        pytest.skip(f"no mount namespace here: {before.stderr.strip()}")
+    given = f'export LD_PRELOAD={library} RADDLE_PLAN="v=1;alloc=jemalloc"'
+    done = subprocess.run([*start, f'{{ {mounts}; }} && {given} && exec "$0" "$@"', *python], check=False, **how)
+    assert done.returncode == 0, done.stderr
+    assert '"maps": []' in done.stdout
+    assert done.stderr == ""
+
+
 def test_a_missing_allocator_costs_no_line(library, tmp_path):
     """In a mount namespace of its own whose folder of libraries lacks it."""
     need = shutil.which("unshare")
@@ -169,25 +184,7 @@ def test_a_missing_allocator_costs_no_line(library, tmp_path):
     hide = "; ".join(
         f"mount --bind /dev/null {path.resolve()}" for path in FOLDER.glob("libjemalloc.so.2") if path.exists()
     )
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", f'{hide or "true"}; exec "$0" "$@"', sys.executable, "-c", SELF],
-        env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
-    inside = f'{hide or "true"}; export LD_PRELOAD={library} RADDLE_PLAN="v=1;alloc=jemalloc"; exec "$0" "$@"'
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", inside, sys.executable, "-c", SELF],
-        env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert '"maps": []' in done.stdout
-    assert done.stderr == ""
+    assert_none_is_preloaded(library, hide or "true")
 
 
 def test_a_file_that_is_no_library_of_this_machine_is_not_preloaded(library, tmp_path):
@@ -196,21 +193,7 @@ def test_a_file_that_is_no_library_of_this_machine_is_not_preloaded(library, tmp
     fake = tmp_path / "fake.so"
     for content in (b"", b"\x7fELF", b"not a library", Path(sys.executable).resolve().read_bytes()[:64]):
         fake.write_bytes(content)
-        inside = (
-            f"mount --bind {fake} {(FOLDER / 'libjemalloc.so.2').resolve()} || exit 77; "
-            f'export LD_PRELOAD={library} RADDLE_PLAN="v=1;alloc=jemalloc"; exec "$0" "$@"'
-        )
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", inside, sys.executable, "-c", SELF],
-            env={"PATH": os.environ["PATH"]},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
-        assert '"maps": []' in done.stdout
-        assert done.stderr == ""
+        assert_none_is_preloaded(library, f"mount --bind {fake} {(FOLDER / 'libjemalloc.so.2').resolve()}")
 
 
 def test_a_program_without_a_file_that_could_be_executed_again_goes_on(library):
