@@ -92,7 +92,7 @@ def runs(model: str, repetitions: int) -> dict[str, list[float]]:
 
 def tell(repetitions: int) -> dict[str, list[float]]:
     """Percent of a CPU that it takes to tell the agent of one session, and of as many as are kept, whose runs come."""
-    from raddle.report import observe, record, tell
+    from raddle.report import datagrams, observe, record
 
     found: dict[str, list[float]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent:
@@ -103,7 +103,7 @@ def tell(repetitions: int) -> dict[str, list[float]]:
             record.sessions[:] = [
                 {"runtime": "onnxruntime", "effective": {"intra": size}, "runs": observe.Runs()} for size in sizes
             ]
-            teller = tell.Teller()
+            sender = datagrams.DatagramSender()
             for turn in range(repetitions + 10):
                 took_s = 0.0
                 # As the thread of observe=runs looks, while runs come all the time.
@@ -111,7 +111,7 @@ def tell(repetitions: int) -> dict[str, list[float]]:
                     for session in record.sessions:
                         session["runs"].counts[18 + turn % 16] += 1
                     before = time.process_time()
-                    teller.tell(where, 60.0 * turn + observe.REPEAT_EVERY_S * look)
+                    sender.send_if_due(where, 60.0 * turn + observe.REPEAT_EVERY_S * look)
                     took_s += time.process_time() - before
                 if turn >= 10:
                     found.setdefault(name, []).append(took_s / 60 * 100)

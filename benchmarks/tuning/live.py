@@ -50,7 +50,7 @@ class Choice:
     said: str = ""
 
 
-def raddle(site: here.Site, found: here.Here, rate: float, minutes: float) -> Choice:
+def raddle(site: here.Site, found: here.LocalModel, rate: float, minutes: float) -> Choice:
     """What `raddle tune` prints after so many minutes."""
     program = str(Path(sys.executable).with_name("raddle"))
     command = [program, "tune", str(found.subject.path), "--limit", site.limit]
@@ -71,7 +71,7 @@ def raddle(site: here.Site, found: here.Here, rate: float, minutes: float) -> Ch
     )
 
 
-def tpe(found: here.Here, rate: float, minutes: float) -> Choice:
+def tpe(found: here.LocalModel, rate: float, minutes: float) -> Choice:
     """The best trial of Optuna's TPE on the axes of `raddle tune`, a block for each."""
     import optuna
 
@@ -97,7 +97,7 @@ def tpe(found: here.Here, rate: float, minutes: float) -> Choice:
     return Choice(way="Optuna TPE", candidate=best, trials=trials, minutes=taken_s / 60)
 
 
-def olive_alone(found: here.Here) -> Choice:
+def olive_alone(found: here.LocalModel) -> Choice:
     """What Olive chooses of the model alone."""
     way = f"Olive {olive.VERSION}"
     try:
@@ -134,7 +134,7 @@ def _slowest_tenth_ms(quantiles_ms: Sequence[float]) -> float:
 
 
 def compared(
-    found: here.Here, candidates: Sequence[Candidate], rate: float, end_s: float
+    found: here.LocalModel, candidates: Sequence[Candidate], rate: float, end_s: float
 ) -> list[dict[Candidate, Block]]:
     """Rounds of one block of each, all of a round with the same arrivals, until this moment of the monotonic clock.
 

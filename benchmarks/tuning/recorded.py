@@ -229,7 +229,7 @@ def path_of(name: str, *, quick: bool) -> Path:
     return BUILD / "quick" / f"{name}.json" if quick else FOLDER / f"recorded-{name}.json"
 
 
-def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
+def record_here(name: str, found: here.LocalModel, *, quick: bool) -> Path:
     """The surface's file of a site, recorded where it was not on this machine, or goes on where it was ended."""
     path = path_of(name, quick=quick)
     machine = found.base.machine

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from raddle_operator.agent.looks import Counters
+from raddle_operator.agent.samples import Counters
 
 PATH: Final = "/metrics/cadvisor"
 ACCEPT: Final = "text/plain;version=0.0.4"

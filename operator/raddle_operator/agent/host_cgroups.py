@@ -18,7 +18,7 @@ from raddle.cpus import cpuset
 from raddle.process.cgroup import parse_cpu_max, parse_cpu_stat
 from raddle_operator.agent import host_files
 from raddle_operator.agent.governed import GovernedPod
-from raddle_operator.agent.looks import Counters
+from raddle_operator.agent.samples import Counters
 
 # Folders of version 1's controllers, as distributions name them.
 _CPU: Final = ("cpu,cpuacct", "cpuacct,cpu", "cpu")

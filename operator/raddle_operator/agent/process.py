@@ -130,7 +130,7 @@ class Agent:
         self.wake()
 
     def _reconcile(self) -> float:
-        """Compares and writes at most once; the seconds until the next look."""
+        """Compares and writes at most once; the seconds until the next sample."""
         machine = self._read()
         if machine is None or not (self._own.synced and self._node.synced) or self._node.value is None:
             return self._settings.reread_s

@@ -38,7 +38,7 @@ class _Totals:
 
 
 class Served(Collector):
-    """The last report, as it is served. `tell` is called by one thread, the rest by any."""
+    """The last report, as it is served. `update` is called by one thread, the rest by any."""
 
     def __init__(self, refused: Mapping[str, int] | None = None) -> None:
         """`refused` counts the datagrams that were not taken, by why; None: nobody is heard."""
@@ -50,7 +50,7 @@ class Served(Collector):
         self.document: bytes | None = None
         """The report as JSON; None where there is none."""
 
-    def tell(self, report: NodeReport | None) -> None:
+    def update(self, report: NodeReport | None) -> None:
         """Takes the report of the window that has ended; None: there is none."""
         if report is None:
             self._report = self.document = None

@@ -119,7 +119,7 @@ def _of_container(
     silent = [one for one in container.processes if _is_silent(one, plan, container, machine)]
     yield from _worst(told)
     yield from _worst(_not_reached(one, plan, container) for one in silent)
-    yield from _worst(_left_alone(container, plan))
+    yield from _worst(_skipped(container, plan))
     blamed = {one.pid for one in silent} | {one.pid for one in container.processes if told and one.sessions}
     others = [one for one in container.processes if one.pid not in blamed]
     yield from _worst(
@@ -161,7 +161,7 @@ def _code_sets_it(container: Container, plan: Planned) -> list[_Found]:
     return found
 
 
-def _left_alone(container: Container, plan: Planned) -> Iterator[_Found]:
+def _skipped(container: Container, plan: Planned) -> Iterator[_Found]:
     """Sessions that a shim has seen and in which the runtime's own count is in effect."""
     for process in container.processes:
         for session in process.sessions or ():

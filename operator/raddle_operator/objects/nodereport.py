@@ -1,6 +1,6 @@
 """What runs on a node, as its agent tells it: governed containers, their processes, and these threads by pool.
 
-A report is of one window between two looks. Absent (None) means that the agent's level may not see it. Arguments of
+A report is of one window between two samples. Absent (None) means that the agent's level may not see it. Arguments of
 processes are never in it: they hold secrets.
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, CoreType, Group, Machine, NUMANode, threads_per_core
 from raddle.machine.document import core_type_object, kubelet_object, read_kubelet
-from raddle.machine.fields import DocumentError, Fields, Within
+from raddle.machine.fields import CPUGroupReader, DocumentError, Fields
 
 API_VERSION = "raddle.dev/v1alpha1"
 KIND = "NodeCPUTopology"
@@ -119,7 +119,7 @@ def _machine(fields: Fields) -> Machine:
     online = cpus.cpus("online")
     if not online:
         raise DocumentError(cpus.at("online"), "", "a CPU list with at least one CPU")
-    within = Within(online)
+    within = CPUGroupReader(online)
 
     def groups(key: str, id_key: str) -> tuple[Group, ...]:
         return tuple(Group(one.id(id_key), mask) for one, mask in within.objects(fields.children(key)))

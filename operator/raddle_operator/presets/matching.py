@@ -49,7 +49,7 @@ def find(container: Container) -> Preset | None:
     return next((row for row in fitting if row.accelerator in (None, accelerated)), None)
 
 
-def left_alone(preset: Preset, container: Container) -> str:
+def skipped_reason(preset: Preset, container: Container) -> str:
     """Why the container is left alone, with what to do instead; "" where it is not."""
     if not preset.alone:
         return ""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from raddle_operator.scanning.look import Cause, Seen
+from raddle_operator.scanning.assess import Cause, ScannedContainer
 from raddle_operator.scanning.measured import Usage
 
 
@@ -19,7 +19,7 @@ from raddle_operator.scanning.measured import Usage
 class Part:
     """The pods of a row that look the same, and the sums of what was measured of `measured` of them."""
 
-    seen: Seen
+    seen: ScannedContainer
     pods: int = 0
     measured: int = 0
     used_cpus: float = 0.0
@@ -54,7 +54,7 @@ class Row:
     either. `gives_back_cpus`: see the module; None where not known.
     """
 
-    seen: Seen
+    seen: ScannedContainer
     pods: int
     node_cpus: tuple[int, int] | None
     threads: tuple[int, int] | None
@@ -87,9 +87,9 @@ class Gathered:
     """What is kept of pods: a part for each way in which a workload's container looks."""
 
     pods: int = 0
-    parts: dict[Seen, Part] = field(default_factory=dict)
+    parts: dict[ScannedContainer, Part] = field(default_factory=dict)
 
-    def add(self, found: Iterable[Seen], pods: int = 1) -> list[Part]:
+    def add(self, found: Iterable[ScannedContainer], pods: int = 1) -> list[Part]:
         """Counts one pod, or so many alike; returns the parts of its containers."""
         self.pods += pods
         parts = []

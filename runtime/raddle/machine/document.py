@@ -27,7 +27,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
-from raddle.machine.fields import MAX_ITEMS, DocumentError, Fields, Within
+from raddle.machine.fields import MAX_ITEMS, CPUGroupReader, DocumentError, Fields
 
 VERSION = 1
 
@@ -147,7 +147,7 @@ def from_document(document: Mapping[str, Any]) -> Machine:
     online = fields.cpus("cpusOnline")
     if not online:
         raise DocumentError("cpusOnline", document.get("cpusOnline"), "a CPU list with at least one CPU")
-    within = Within(online)
+    within = CPUGroupReader(online)
     sockets = sorted(within.lists(fields, "sockets"), key=cpuset.lowest)
     return Machine(
         online=online,
@@ -184,7 +184,7 @@ def _dies(groups: List[int], sockets: List[int]) -> Tuple[Group, ...]:
     return tuple(dies)
 
 
-def _numa_nodes(nodes: Fields, within: Within) -> Tuple[NUMANode, ...]:
+def _numa_nodes(nodes: Fields, within: CPUGroupReader) -> Tuple[NUMANode, ...]:
     ids = []
     for name in nodes.names(MAX_ITEMS):
         if not (name.isascii() and name.isdigit() and len(name) < 8 and name == str(int(name))):
@@ -222,7 +222,7 @@ def _initiators(node: Fields, ids: List[int]) -> Tuple[int, ...]:
     return initiators
 
 
-def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:
+def _core_types(kinds: Fields, within: CPUGroupReader) -> Tuple[CoreType, ...]:
     names = kinds.names()
     found = within.objects([kinds.child(name) for name in names])
     types = [
@@ -232,7 +232,7 @@ def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:
     return tuple(sorted(types, key=lambda kind: kind.cpus & -kind.cpus))
 
 
-def read_caches(fields: Fields, within: Within) -> Tuple[Cache, ...]:
+def read_caches(fields: Fields, within: CPUGroupReader) -> Tuple[Cache, ...]:
     """What `cache_object` wrote. Raises DocumentError naming the field for anything else."""
     return tuple(
         Cache(one.id("level"), tuple(within.lists(one, "cpus")), one.number("sizeKiB"))

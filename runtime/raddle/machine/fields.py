@@ -122,7 +122,7 @@ class Fields:
         return sorted(self._object)
 
 
-class Within:
+class CPUGroupReader:
     """Reads the groups of one machine: every CPU in them is online, and in one group of a kind only."""
 
     __slots__ = ("_online",)

@@ -76,7 +76,7 @@ def last_words(output: str) -> str:
     return ": " + "; ".join(line.strip() for line in lines) if lines else ""
 
 
-class Here:
+class LocalProcesses:
     """Those of a program on this machine, whoever of them started which."""
 
     def __init__(self, entered: StartedContainer, folder: Path) -> None:
@@ -202,13 +202,13 @@ def _processes() -> Iterator[_Process]:
 
 
 @contextlib.contextmanager
-def here(given: Container, command: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[Here, Path]]:
+def here(given: Container, command: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[LocalProcesses, Path]]:
     """A Launcher: this machine."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-trial-")))
         # The program may become another user.
         folder.chmod(0o755)
         entered = container.enter(given, command, stack, say, measured=True)
-        processes = Here(entered, folder)
+        processes = LocalProcesses(entered, folder)
         stack.callback(processes.end)
         yield processes, folder

@@ -10,7 +10,7 @@ from raddle_operator.cli import manifests, offline, workloads
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.scan.reading import Scanned
 from raddle_operator.injection.matching import Policies
-from raddle_operator.scanning.look import Cluster, Node, look
+from raddle_operator.scanning.assess import Cluster, Node, assess
 from raddle_operator.scanning.rows import Gathered
 
 
@@ -37,7 +37,7 @@ def scan(sources: Sequence[str], namespace: str, cpus: int) -> Scanned:
     gathered = Gathered()
     for one in there:
         if namespace in ("", one.namespace):
-            gathered.add(look(offline.owned(one), cluster), _replicas(one.manifest.obj))
+            gathered.add(assess(offline.owned(one), cluster), _replicas(one.manifest.obj))
     return Scanned(gathered, (f"nodes of {cpus} CPUs are assumed (--cpus); nothing is measured",))
 
 

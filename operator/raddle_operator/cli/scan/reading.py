@@ -38,7 +38,7 @@ from raddle_operator.objects.nodereport import NodeReport
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.scanning import measured
-from raddle_operator.scanning.look import Cluster, Drifted, Node, look
+from raddle_operator.scanning.assess import Cluster, Drifted, Node, assess
 from raddle_operator.scanning.measured import Key
 from raddle_operator.scanning.rows import Gathered, Part
 
@@ -225,7 +225,7 @@ async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Ga
 
 
 def _one(obj: Object, facts: Cluster, gathered: Gathered, findings: Findings) -> None:
-    for part in gathered.add(look(obj, facts)):
+    for part in gathered.add(assess(obj, facts)):
         seen = part.seen
         if seen.is_finding:
             node = str(obj["spec"].get("nodeName") or "")

@@ -10,7 +10,7 @@ from typing import Final
 from raddle import env
 from raddle_operator.cli.picture.model import plural, printable
 from raddle_operator.objects import nodereport
-from raddle_operator.scanning.look import Cause
+from raddle_operator.scanning.assess import Cause
 from raddle_operator.scanning.rows import Row, Total, total, totals
 
 CAUSES: Final[Mapping[Cause | nodereport.Cause, str]] = {

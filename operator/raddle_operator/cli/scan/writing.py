@@ -16,7 +16,7 @@ from raddle_operator.cli import output
 from raddle_operator.cli.picture.model import printable
 from raddle_operator.cli.scan import words
 from raddle_operator.cli.scan.words import Scan
-from raddle_operator.scanning.look import Cause
+from raddle_operator.scanning.assess import Cause
 from raddle_operator.scanning.rows import Row, to_document
 
 __all__ = ["FORMS", "Scan", "write"]

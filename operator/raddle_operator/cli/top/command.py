@@ -24,7 +24,7 @@ from raddle_operator.cli import cluster, output, reports, topology
 from raddle_operator.cli.choice import chosen, pods
 from raddle_operator.cli.picture import layout, svg
 from raddle_operator.cli.picture.model import printable
-from raddle_operator.cli.reports import Reports, Told
+from raddle_operator.cli.reports import ProgressCallback, Reports
 from raddle_operator.cli.top import nodepicture, rows
 from raddle_operator.cli.top.rows import Row
 from raddle_operator.kube import (
@@ -106,8 +106,8 @@ def _options(command: Callable[..., None], *, orders: Sequence[str], forms: Sequ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How a command was asked to look and to print."""
+class DisplayOptions:
+    """How a command was asked to read and to print."""
 
     kubeconfig: Path | None
     context: str | None
@@ -133,14 +133,14 @@ class How:
 @partial(_options, orders=tuple(rows.POD_ORDERS), forms=("table", "wide", "json", "yaml"))
 def pods_command(target: str | None, namespace: str | None, selector: str, *, everywhere: bool, **how: Any) -> None:
     """Show the governed containers of pods: of a namespace, of TARGET (pod/NAME, deployment/NAME ...), of all (-A)."""
-    asked = How(**how)
-    choice = chosen(target, namespace, selector, asked.kubeconfig, asked.context, everywhere=everywhere)
+    options = DisplayOptions(**how)
+    choice = chosen(target, namespace, selector, options.kubeconfig, options.context, everywhere=everywhere)
 
-    async def look(kube: Kube, told: Told | None) -> Table:
+    async def read(kube: Kube, progress: ProgressCallback | None) -> Table:
         if not (choice.namespace or choice.selector):
-            found = await reports.of_nodes(kube, told=told)
+            found = await reports.of_nodes(kube, progress=progress)
             _fail_without(found)
-            lines = rows.pods(rows.seen(found), asked.order)
+            lines = rows.pods(rows.seen(found), options.order)
             return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=found.failed)
         nodes, uids = set(), set()
         async for pod in pods(kube, choice, f"{env.INJECTED_LABEL}=true"):
@@ -148,13 +148,13 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
             uids.add(str(pod["metadata"].get("uid")))
         if not uids:
             raise click.ClickException(f"no pods with values of {choice.words}")
-        found = await reports.of_nodes(kube, nodes - {""}, told)
+        found = await reports.of_nodes(kube, nodes - {""}, progress)
         _fail_without(found)
-        lines = rows.pods(rows.seen(found, uids), asked.order)
+        lines = rows.pods(rows.seen(found, uids), options.order)
         failed = {node: found.failed.get(node, reports.NOBODY) for node in sorted(nodes - {""} - set(found.by_node))}
         return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=failed)
 
-    _run(asked, look)
+    _run(options, read)
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -165,20 +165,20 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
 @partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg"))
 def nodes_command(name: str | None, **how: Any) -> None:
     """Show all nodes; or draw the cores of the node NAME, each CPU with the containers whose threads ran there last."""
-    asked = How(**how)
+    options = DisplayOptions(**how)
     if name is not None:
-        _draw_node(asked, name)
+        _draw_node(options, name)
         return
-    if asked.form == "svg":
+    if options.form == "svg":
         raise click.UsageError("-o svg draws one node: name it")
 
-    async def look(kube: Kube, told: Told | None) -> Table:
-        found = await reports.of_nodes(kube, told=told)
+    async def read(kube: Kube, progress: ProgressCallback | None) -> Table:
+        found = await reports.of_nodes(kube, progress=progress)
         _fail_without(found)
         nodes = rows.summed(found, await _cpus(kube))
-        return Table(columns=rows.NODES, rows=rows.nodes(nodes, asked.order))
+        return Table(columns=rows.NODES, rows=rows.nodes(nodes, options.order))
 
-    _run(asked, look)
+    _run(options, read)
 
 
 async def _cpus(kube: Kube) -> Mapping[str, int]:
@@ -197,18 +197,18 @@ async def _cpus(kube: Kube) -> Mapping[str, int]:
     return found
 
 
-def _draw_node(asked: How, name: str) -> None:
-    if asked.watch:
+def _draw_node(options: DisplayOptions, name: str) -> None:
+    if options.watch:
         raise click.UsageError("a node is drawn once, as text, -o svg, json or yaml")
 
-    async def look() -> tuple[Reports, dict[str, Any]]:
-        async with cluster.connected(asked.kubeconfig, asked.context) as kube:
+    async def read() -> tuple[Reports, dict[str, Any]]:
+        async with cluster.connected(options.kubeconfig, options.context) as kube:
             try:
                 return await reports.of_nodes(kube, {name}), await kube.get(NODE_CPU_TOPOLOGIES, name)
             except NotFound:
                 raise click.ClickException(f"nodecputopology/{name} not found") from None
 
-    found, obj = asyncio.run(look())
+    found, obj = asyncio.run(read())
     if missing := found.missing([name]):
         raise click.ClickException(missing)
     try:
@@ -216,12 +216,12 @@ def _draw_node(asked: How, name: str) -> None:
     except TopologyError as error:
         raise click.ClickException(f"nodecputopology/{name}: {error}") from None
     report = found.by_node[name]
-    ran = nodepicture.ran(report, machine)
-    if asked.form in {"json", "yaml"}:
-        output.write(nodepicture.document(report, ran, machine), asked.form)
+    ran = nodepicture.occupancy(report, machine)
+    if options.form in {"json", "yaml"}:
+        output.write(nodepicture.document(report, ran, machine), options.form)
         return
     picture = layout.picture(machine, nodepicture.marks(report, ran))
-    if asked.form == "svg":
+    if options.form == "svg":
         click.echo(svg.draw(picture), nl=False)
     else:
         topology.show(picture, machine.problems)
@@ -238,16 +238,16 @@ def _draw_node(asked: How, name: str) -> None:
 @partial(_options, orders=rows.POLICY_ORDERS, forms=("table", "json", "yaml"))
 def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> None:
     """Show policies with their pods, and how many containers do not run as planned, from the policies' statuses."""
-    asked = How(**how)
-    choice = chosen(None, namespace, "", asked.kubeconfig, asked.context, everywhere=everywhere)
+    options = DisplayOptions(**how)
+    choice = chosen(None, namespace, "", options.kubeconfig, options.context, everywhere=everywhere)
 
-    async def look(kube: Kube, _: Told | None) -> Table:
+    async def read(kube: Kube, _: ProgressCallback | None) -> Table:
         found = []
         for kind, place in ((INFERENCE_THREADINGS, choice.namespace), (CLUSTER_INFERENCE_THREADINGS, "")):
             found += [{**obj, "kind": kind.kind} for obj in (await kube.list(kind, place)).items]
-        return Table(columns=rows.POLICIES, rows=rows.policies(found, asked.order))
+        return Table(columns=rows.POLICIES, rows=rows.policies(found, options.order))
 
-    _run(asked, look)
+    _run(options, read)
 
 
 # --- looking and printing ---------------------------------------------------------------------------------------------
@@ -263,45 +263,45 @@ class Table:
     failed: Mapping[str, str] | None = None
 
 
-Look = Callable[[Kube, Told | None], Awaitable[Table]]
+ReadTable = Callable[[Kube, ProgressCallback | None], Awaitable[Table]]
 
 
-def _run(asked: How, look: Look) -> None:
+def _run(options: DisplayOptions, read: ReadTable) -> None:
     """Looks and prints, once or until Ctrl-C."""
-    asyncio.run(_running(asked, look))
+    asyncio.run(_running(options, read))
 
 
-async def _running(asked: How, look: Look) -> None:
+async def _running(options: DisplayOptions, read: ReadTable) -> None:
     console = output.console()
-    async with cluster.connected(asked.kubeconfig, asked.context) as kube:
-        if not asked.watch:
-            with _progress() as told:
-                found = await look(kube, told)
-            _print(asked, console, found)
+    async with cluster.connected(options.kubeconfig, options.context) as kube:
+        if not options.watch:
+            with _progress() as progress:
+                found = await read(kube, progress)
+            _print(options, console, found)
             return
         # Where there is no terminal, one table after the other; rich would print the last only.
         live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         with live or nullcontext():
             while True:
-                shown = Group(_table(asked, found := await look(kube, None)), *_not_known(found))
+                shown = Group(_table(options, found := await read(kube, None)), *_not_known(found))
                 live.update(shown, refresh=True) if live is not None else console.print(shown)
                 await asyncio.sleep(EVERY_S)
 
 
-def _print(asked: How, console: Console, found: Table) -> None:
-    if asked.form in {"json", "yaml"}:
+def _print(options: DisplayOptions, console: Console, found: Table) -> None:
+    if options.form in {"json", "yaml"}:
         document: dict[str, Any] = {"items": [dict(row.document) for row in found.rows]}
-        output.write(document | ({"failed": dict(found.failed)} if found.failed else {}), asked.form)
+        output.write(document | ({"failed": dict(found.failed)} if found.failed else {}), options.form)
     else:
-        console.print(_table(asked, found))
+        console.print(_table(options, found))
         for line in _not_known(found):
             Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
-def _table(asked: How, found: Table) -> RichTable:
-    wide = asked.form == "wide"
+def _table(options: DisplayOptions, found: Table) -> RichTable:
+    wide = options.form == "wide"
     table = output.table(*found.columns, *(found.wide if wide else ()))
-    table.show_header = not asked.bare
+    table.show_header = not options.bare
     for row in found.rows:
         table.add_row(*(escape(printable(cell)) for cell in (*row.cells, *(row.more if wide else ()))))
     return table
@@ -323,8 +323,8 @@ def _fail_without(found: Reports) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Told | None]:
-    """Yields what is told of each answer; a bar on standard error, where it is a terminal and there are many nodes."""
+def _progress() -> Iterator[ProgressCallback | None]:
+    """Yields the callback for each answer; a bar on standard error, where it is a terminal and there are many nodes."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -332,7 +332,7 @@ def _progress() -> Iterator[Told | None]:
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("asking agents", total=None, visible=False)
 
-        def told(answered: int, total: int) -> None:
+        def progress(answered: int, total: int) -> None:
             bar.update(task, completed=answered, total=total, visible=total >= MANY)
 
-        yield told
+        yield progress

@@ -33,14 +33,14 @@ class CPU:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class CPUOccupancy:
     """A node's containers by letter, the worst first, and the CPUs on which threads of theirs ran."""
 
     containers: Mapping[str, Container]
     cpus: Mapping[int, CPU]
 
 
-def ran(report: NodeReport, machine: Machine) -> Ran:
+def occupancy(report: NodeReport, machine: Machine) -> CPUOccupancy:
     """Who ran where. CPUs that the machine does not have online are left out."""
     order = sorted(report.containers, key=lambda one: (one.namespace, one.pod, one.name))
     order.sort(key=running.badness, reverse=True)
@@ -56,7 +56,7 @@ def ran(report: NodeReport, machine: Machine) -> Ran:
                     # Where in the window each of its threads was is not known: the pool's time is split evenly.
                     use[cpu] += pool.used_cpus * count / total
     shared = _shared(machine, threads)
-    return Ran(
+    return CPUOccupancy(
         containers=containers,
         cpus={
             cpu: CPU(threads=dict(sorted(count.items())), use=min(1.0, use[cpu]), shared=bool(shared >> cpu & 1))
@@ -85,7 +85,7 @@ def _shared(machine: Machine, threads: Mapping[int, Mapping[str, int]]) -> int:
     return found | cpuset.of([cpu for cpu in cpuset.ids(loose) if len(threads[cpu]) > 1])
 
 
-def marks(report: NodeReport, found: Ran) -> Marks:
+def marks(report: NodeReport, found: CPUOccupancy) -> Marks:
     """What is drawn on the machine: a letter for each CPU that ran something, and a line for each container."""
     facts = [("node", f"{printable(report.node)}, in the {report.window_s:g} s to {printable(report.at)}")]
     if report.level is not Level.PROCESSES:
@@ -113,7 +113,7 @@ def _cell(cpu: int, one: CPU) -> Cell:
     )
 
 
-def document(report: NodeReport, found: Ran, machine: Machine) -> Mapping[str, Any]:
+def document(report: NodeReport, found: CPUOccupancy, machine: Machine) -> Mapping[str, Any]:
     """The same for programs."""
     return {
         "node": report.node,

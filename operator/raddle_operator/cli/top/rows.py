@@ -26,7 +26,7 @@ class Row:
 
 PODS: Final = ("namespace", "pod", "container", "cpus", "threads", "cpu", "throttled", "delay", "finding")
 PODS_WIDE: Final = ("node", "policy", "detail")
-Seen = tuple[str, Container]
+ObservedContainer = tuple[str, Container]
 """A container and its node."""
 
 POD_ORDERS: Final[Mapping[str, Callable[[Container], Any]]] = {
@@ -40,7 +40,7 @@ POD_ORDERS: Final[Mapping[str, Callable[[Container], Any]]] = {
 """What is sorted by -> what is larger for those that come first; the name decides between equals."""
 
 
-def seen(reports: Reports, uids: Collection[str] | None = None) -> list[Seen]:
+def seen(reports: Reports, uids: Collection[str] | None = None) -> list[ObservedContainer]:
     """The containers in the reports; with `uids` only those of these pods."""
     return [
         (node, one)
@@ -50,7 +50,7 @@ def seen(reports: Reports, uids: Collection[str] | None = None) -> list[Seen]:
     ]
 
 
-def pods(found: Iterable[Seen], order: str) -> list[Row]:
+def pods(found: Iterable[ObservedContainer], order: str) -> list[Row]:
     """A line for each container."""
     named = sorted(found, key=lambda one: (one[1].namespace, one[1].pod, one[1].name))
     key = POD_ORDERS[order]

@@ -100,7 +100,7 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ScannedContainer:
     """One container of a pod.
 
     `workload` is its owner as kubectl writes it. `threads` and `planned` are of one of its `processes`; None where they
@@ -168,7 +168,7 @@ _DEFAULT: Final = policy_from_object(
 )
 
 
-def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
+def assess(obj: Any, cluster: Cluster) -> Iterator[ScannedContainer]:
     """Yields the containers of a pod that run a known runtime, or have values from Raddle.
 
     None of a pod that can't be read, or has no node.
@@ -195,7 +195,7 @@ def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
             yield seen if drifted is None else _as_it_runs(seen, drifted)
 
 
-def _as_it_runs(seen: Seen, drifted: Drifted) -> Seen:
+def _as_it_runs(seen: ScannedContainer, drifted: Drifted) -> ScannedContainer:
     """What an agent has seen counts more than what the pod's spec lets expect."""
     return replace(
         seen,
@@ -206,7 +206,7 @@ def _as_it_runs(seen: Seen, drifted: Drifted) -> Seen:
     )
 
 
-def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster: Cluster) -> Seen:
+def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster: Cluster) -> ScannedContainer:
     namespace = str(pod.raw["metadata"].get("namespace") or "default")
     labels = cluster.namespaces.get(namespace, {})
     policy = govern(pod, namespace, labels, cluster.policies, unlabelled=cluster.unlabelled).policy
@@ -217,7 +217,7 @@ def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster:
     now = runtimes.threads(container, runtime, cpus=node.cpus, cores=cores, limit_cpus=limit_cpus)
     if recorded is not None and not now.own:
         now = Threads(_whole(recorded.values.get("intraOp")), "by Raddle")
-    made = Seen(
+    made = ScannedContainer(
         namespace=namespace,
         workload=workload(pod),
         container=container.name,
@@ -237,7 +237,7 @@ def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster:
 
 
 def _judged(
-    made: Seen,
+    made: ScannedContainer,
     container: Container,
     runtime: Runtime,
     now: Threads,
@@ -245,7 +245,7 @@ def _judged(
     policy: PolicyObject | None,
     recorded: wire.Recorded | None,
     cluster: Cluster,
-) -> Seen:
+) -> ScannedContainer:
     """With the plan's count, the cause, and the fix."""
     used = (policy or _DEFAULT).policy
     planned = plan.intra_op if plan.intra_op is not None else plan.omp
@@ -269,7 +269,9 @@ def _judged(
     return replace(made, cause=cause, fix=_fix(made, container, runtime, now, plan, used))
 
 
-def _fix(made: Seen, container: Container, runtime: Runtime, now: Threads, plan: Plan, policy: Policy) -> Fix:
+def _fix(
+    made: ScannedContainer, container: Container, runtime: Runtime, now: Threads, plan: Plan, policy: Policy
+) -> Fix:
     if now.own.startswith("-"):
         return Fix(text=f"{now.own}{'' if now.own.endswith('=') else ' '}{made.planned}")
     preset = runtime.preset
@@ -283,7 +285,7 @@ def _fix(made: Seen, container: Container, runtime: Runtime, now: Threads, plan:
     if not variables:
         return Fix(text=preset.advice if preset is not None else "")
     text = ""
-    if preset is not None and matching.left_alone(preset, container):
+    if preset is not None and matching.skipped_reason(preset, container):
         # Not as a command: some versions end with it.
         variables, text = {**variables, **preset.unless}, preset.advice
     pairs = (f"{name}={value}" for name, value in variables.items())
@@ -327,17 +329,17 @@ def _given(policy: PolicyObject, runtime: Runtime, container: Container) -> bool
     if policy.containers is not None:
         return container.name in policy.containers
     preset = runtime.preset if policy.policy.presets == "Auto" else None
-    return preset is None or not matching.left_alone(preset, container)
+    return preset is None or not matching.skipped_reason(preset, container)
 
 
-def _restart(made: Seen) -> Fix:
+def _restart(made: ScannedContainer) -> Fix:
     if not _can_change(made):
         return Fix(text="a new pod gets Raddle's values")
     command = ("kubectl", "rollout", "restart", "-n", made.namespace, made.workload)
     return Fix(text="rollout restart", command=shlex.join(command))
 
 
-def _can_change(made: Seen) -> bool:
+def _can_change(made: ScannedContainer) -> bool:
     return made.workload.partition("/")[0] in _CHANGED
 
 
