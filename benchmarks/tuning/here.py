@@ -64,9 +64,9 @@ class LocalModel:
     def measure(self, request: MeasurementRequest) -> Block | Failure:
         """A block, or why there is none."""
         for _ in range(self.repeats):
-            found = self.measuring.measure(request)
-            if isinstance(found, Failure) or not found.disturbed:
-                return found
+            result = self.measuring.measure(request)
+            if isinstance(result, Failure) or not result.disturbed:
+                return result
         return self.measuring.measure(request)
 
 

@@ -77,11 +77,11 @@ def parse(data: bytes) -> Datagram:
     if len(data) > MAX_BYTES:
         raise SpecError("datagram", f"has more than {MAX_BYTES} bytes")
     try:
-        found = json.loads(data)
+        result = json.loads(data)
     # RecursionError: a list in a list in a list.
     except (ValueError, RecursionError):
         raise SpecError("datagram", "is not JSON") from None
-    document = reading.as_object(found, "datagram")
+    document = reading.as_object(result, "datagram")
     if document.get("v") != VERSION:
         raise SpecError("v", f"must be {VERSION}")
     container = reading.text(document, "container", "")
@@ -123,14 +123,14 @@ def _run_seconds(one: Mapping[str, Any], runs: int, path: str) -> Mapping[str, i
     counts = reading.mapping(one, "log2ns", path)
     if not counts.keys() <= _EXPONENTS.keys():
         raise SpecError(f"{path}.log2ns", "has other bounds")
-    found, so_far = {}, 0
+    result, so_far = {}, 0
     for name, exponent in _EXPONENTS.items():
         if name in counts:
             so_far += _number(counts, name, f"{path}.log2ns")
-            found[f"{2**exponent / 1e9:.6g}"] = so_far
+            result[f"{2**exponent / 1e9:.6g}"] = so_far
     if so_far > runs:
         raise SpecError(f"{path}.log2ns", "has more runs than there were")
-    return {**found, "+Inf": runs} if found else {}
+    return {**result, "+Inf": runs} if result else {}
 
 
 def _number(parent: Mapping[str, Any], key: str, path: str) -> int:
@@ -236,27 +236,27 @@ class ReportedSessions:
 
     def by_address(self, addresses: frozenset[str], now: float) -> Mapping[str, Mapping[ProcessID, Datagram]]:
         """What the pods with these addresses have said, by address. What is out of date, or nobody's, is forgotten."""
-        found: dict[str, Mapping[ProcessID, Datagram]] = {}
+        result: dict[str, Mapping[ProcessID, Datagram]] = {}
         with self._lock:
             self._known = addresses
             for address, pod in list(self._pods.items()):
                 if address in addresses:
-                    found[address] = self._datagrams(pod, now)
+                    result[address] = self._datagrams(pod, now)
                 elif now - pod.received_at > UNKNOWN_S:
                     self._processes -= len(pod.datagrams)
                     del self._pods[address]
-        return found
+        return result
 
     def _datagrams(self, pod: _Pod, now: float) -> Mapping[ProcessID, Datagram]:
-        found = {}
+        result = {}
         for process, (at, data) in list(pod.datagrams.items()):
             datagram = parse(data)
             if now - at > (MISSED * datagram.again_s if datagram.again_s else SILENT_S):
                 del pod.datagrams[process]
                 self._processes -= 1
             else:
-                found[process] = datagram
-        return found
+                result[process] = datagram
+        return result
 
 
 def merged(
@@ -358,8 +358,8 @@ class Listener:
 def _address(text: str) -> str:
     """An address as the API server writes a pod's: IPv4 also where it came by a socket for both."""
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        result = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return text
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
+    mapped = result.ipv4_mapped if isinstance(result, ipaddress.IPv6Address) else None
+    return str(mapped or result)

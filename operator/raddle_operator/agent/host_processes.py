@@ -37,10 +37,10 @@ _STEM_OF_MAPPED: Final = re.compile(
 class _Libraries:
     """What a process had mapped when it was last asked, None: that may not be seen; and its threads then."""
 
-    __slots__ = ("at_s", "found", "threads")
+    __slots__ = ("at_s", "result", "threads")
 
-    def __init__(self, found: tuple[str, ...] | None, threads: int, at_s: float) -> None:
-        self.found, self.threads, self.at_s = found, threads, at_s
+    def __init__(self, result: tuple[str, ...] | None, threads: int, at_s: float) -> None:
+        self.result, self.threads, self.at_s = result, threads, at_s
 
 
 class HostProcesses:
@@ -58,12 +58,12 @@ class HostProcesses:
 
         At most so many threads are looked at; of the others it is told how many there are.
         """
-        found = {}
+        result = {}
         for number in numbers:
             if (process := self._process(number, before.get(number), most_threads)) is not None:
-                found[number] = process
+                result[number] = process
                 most_threads -= len(process.threads)
-        return found
+        return result
 
     def forget(self, known: set[tuple[int, float]]) -> None:
         """Forgets all processes but these (number, start)."""
@@ -121,7 +121,7 @@ class HostProcesses:
         if kept is None or threads > kept.threads or now_s - kept.at_s > MAPS_EVERY_S:
             kept = _Libraries(read_libraries(f"{self._proc}/{number}/maps"), threads, now_s)
             self._libraries[number, start_s] = kept
-        return kept.found
+        return kept.result
 
 
 def parse_stat(text: bytes, tick_s: float) -> ThreadSample | None:
@@ -182,7 +182,7 @@ def _shown(character: str) -> str:
 
 def read_libraries(path: str) -> tuple[str, ...] | None:
     """The runtimes of which a process has libraries mapped, sorted; None where it may not be seen."""
-    found: set[str] = set()
+    result: set[str] = set()
     left = b""
     read_bytes = 0
     try:
@@ -191,11 +191,11 @@ def read_libraries(path: str) -> tuple[str, ...] | None:
             while read_bytes < _MOST_MAPS_BYTES and (piece := os.read(fd, _MAPS_PIECE_BYTES)):
                 read_bytes += len(piece)
                 whole, _, rest = (left + piece).rpartition(b"\n")
-                found |= {_LIBRARIES[stem] for stem in _STEM_OF_MAPPED.findall(whole)}
+                result |= {_LIBRARIES[stem] for stem in _STEM_OF_MAPPED.findall(whole)}
                 left = rest
         finally:
             os.close(fd)
     except OSError:
         return None
     # A process that is gone, or a thread of the kernel, has an empty one.
-    return tuple(sorted(found)) if read_bytes else None
+    return tuple(sorted(result)) if read_bytes else None

@@ -152,12 +152,12 @@ def _processes(
         return ()
     since_s = old.counters.at_s if old else new.counters.at_s
     known = old.processes if old else {}
-    found = [
+    result = [
         _process(known.get(pid), process, since_s, window_s, received_from_s) for pid, process in new.processes.items()
     ]
-    if len(found) > MOST_PROCESSES:
-        found.sort(key=lambda process: sum(pool.used_cpus for pool in process.pools), reverse=True)
-    return tuple(sorted(found[:MOST_PROCESSES], key=lambda process: process.pid))
+    if len(result) > MOST_PROCESSES:
+        result.sort(key=lambda process: sum(pool.used_cpus for pool in process.pools), reverse=True)
+    return tuple(sorted(result[:MOST_PROCESSES], key=lambda process: process.pid))
 
 
 def _process(

@@ -96,8 +96,8 @@ class Served(Collector):
         ):
             family = GaugeMetricFamily(f"raddle_container_{name}", help_text, labels=LABELS)
             for one in containers:
-                if (found := value(one)) is not None:
-                    family.add_metric(_key(one), found)
+                if (result := value(one)) is not None:
+                    family.add_metric(_key(one), result)
             yield family
         yield _findings(containers)
         for name, help_text, attribute in (
@@ -127,12 +127,12 @@ def _findings(containers: Iterable[Container]) -> Metric:
 
 
 def _refused(counts: Mapping[str, int]) -> Metric:
-    found = CounterMetricFamily(
+    result = CounterMetricFamily(
         "raddle_agent_datagrams_refused", "Datagrams of shims not taken, by why", labels=("reason",)
     )
     for reason, number in counts.items():
-        found.add_metric((reason,), number)
-    return found
+        result.add_metric((reason,), number)
+    return result
 
 
 def _key(one: Container) -> Key:

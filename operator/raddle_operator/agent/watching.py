@@ -66,8 +66,8 @@ class KubeletSampler:
         """Of the containers that the kubelet tells of."""
         ids = {container.id for pod in pods for container in pod.containers}
         at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        found = cadvisor.parse(self._api.lines(cadvisor.PATH, cadvisor.ACCEPT), ids, time.time())
-        return Sample(at_s, {key: ContainerSample(counters, {}) for key, counters in found.items()})
+        result = cadvisor.parse(self._api.lines(cadvisor.PATH, cadvisor.ACCEPT), ids, time.time())
+        return Sample(at_s, {key: ContainerSample(counters, {}) for key, counters in result.items()})
 
 
 class HostSampler:
@@ -79,7 +79,7 @@ class HostSampler:
     def sample(self, pods: Iterable[GovernedPod], before: Sample) -> Sample:
         """Of the containers that have a cgroup."""
         at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        found, left = {}, MOST_THREADS
+        result, left = {}, MOST_THREADS
         for key, place in self._cgroups.places(pods).items():
             counters, known = self._cgroups.counters(place), before.containers.get(key)
             processes: Mapping[int, samples.ProcessSample] = {}
@@ -88,12 +88,12 @@ class HostSampler:
                 most = min(left, host_processes.MOST_THREADS)
                 processes = self._processes.sample(numbers, known.processes if known else {}, most)
                 left -= sum(len(one.threads) for one in processes.values())
-            found[key] = ContainerSample(counters, processes)
+            result[key] = ContainerSample(counters, processes)
         if self._processes is not None:
             self._processes.forget(
-                {(number, one.start_s) for look in found.values() for number, one in look.processes.items()}
+                {(number, one.start_s) for look in result.values() for number, one in look.processes.items()}
             )
-        return Sample(at_s, found)
+        return Sample(at_s, result)
 
 
 def sampler(settings: AgentSettings, token: Callable[[], str]) -> Sampler:

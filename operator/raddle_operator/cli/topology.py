@@ -183,9 +183,9 @@ def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Re
     from raddle_operator.cli import manifests, offline, workloads
     from raddle_operator.injection.matching import Policies
 
-    found = manifests.load(sources)
-    policies = Policies(list(workloads.read_policies(found)))
-    for workload in workloads.read_workloads(found):
+    result = manifests.load(sources)
+    policies = Policies(list(workloads.read_policies(result)))
+    for workload in workloads.read_workloads(result):
         decided = offline.decide(workload, policies, {env.INJECT_LABEL: "enabled"}, "this machine", machine)
         plans = dict(_plans(decided.pod["metadata"].get("annotations") or {}))
         if plans:

@@ -315,9 +315,9 @@ class Reconciler:
 
     async def _examine(self, work: Work) -> None:
         shim = self._delivery_in(work.namespace)
-        found = await examine(self._kube, self.state, self._settings, shim, (work.namespace, work.name))
-        if found is not None:
-            self._counts.record(*found)
+        result = await examine(self._kube, self.state, self._settings, shim, (work.namespace, work.name))
+        if result is not None:
+            self._counts.record(*result)
             self.queue.add(_COUNT)
 
     async def _write_policy(self, work: Work) -> None:

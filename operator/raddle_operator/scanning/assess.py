@@ -186,11 +186,11 @@ def assess(obj: Any, cluster: Cluster) -> Iterator[ScannedContainer]:
     for container in (strip_injected(pod) if planned else pod).containers:
         if container.name in SIDECARS:
             continue
-        found = runtimes.known(container)
-        if found is None and container.name in planned:
-            found = runtimes.governed()
-        if found is not None:
-            seen = _seen(pod, container, found, node, cluster)
+        result = runtimes.known(container)
+        if result is None and container.name in planned:
+            result = runtimes.governed()
+        if result is not None:
+            seen = _seen(pod, container, result, node, cluster)
             drifted = cluster.drifted.get((str(pod.raw["metadata"].get("uid")), container.name))
             yield seen if drifted is None else _as_it_runs(seen, drifted)
 
@@ -301,14 +301,14 @@ def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int
     """What a variable should be without Raddle's shim; None where it is not to be set."""
     of_preset = runtime.preset.variables if runtime.preset is not None else {}
     if name in of_preset:
-        found = templates.value(of_preset[name])(plan, policy)
+        result = templates.value(of_preset[name])(plan, policy)
     elif name in COUNTS:
-        found = getattr(plan, COUNTS[name][1])
+        result = getattr(plan, COUNTS[name][1])
     elif name in _VALUES:
-        found = _VALUES[name](plan, policy)
+        result = _VALUES[name](plan, policy)
     else:
-        found = planned  # another name of the preset's own
-    return None if found is None else str(found)
+        result = planned  # another name of the preset's own
+    return None if result is None else str(result)
 
 
 def _expected(plan: Plan, policy: Policy, threads: int, limit_cpus: float | None) -> Expected | None:
@@ -407,8 +407,8 @@ def workload(pod: Pod) -> str:
 
     A Deployment, and an Argo Rollout, is told by its ReplicaSet's name, a CronJob by its Job's.
     """
-    if found := workload_of(pod):
-        kind, name = found.split("/", 1)
+    if result := workload_of(pod):
+        kind, name = result.split("/", 1)
         return f"{kind.lower()}/{name}"
     metadata = pod.raw["metadata"]
     owners = metadata.get("ownerReferences")

@@ -89,11 +89,11 @@ class Gathered:
     pods: int = 0
     parts: dict[ScannedContainer, Part] = field(default_factory=dict)
 
-    def add(self, found: Iterable[ScannedContainer], pods: int = 1) -> list[Part]:
+    def add(self, result: Iterable[ScannedContainer], pods: int = 1) -> list[Part]:
         """Counts one pod, or so many alike; returns the parts of its containers."""
         self.pods += pods
         parts = []
-        for seen in found:
+        for seen in result:
             part = self.parts.get(seen)
             if part is None:
                 part = self.parts[seen] = Part(seen)
@@ -107,8 +107,8 @@ class Gathered:
         for part in self.parts.values():
             seen = part.seen
             groups.setdefault((seen.namespace, seen.workload, seen.container), []).append(part)
-        found = (_row(parts) for parts in groups.values())
-        return sorted((row for row in found if _at_least(row, min_saving_cpus)), key=_order)
+        result = (_row(parts) for parts in groups.values())
+        return sorted((row for row in result if _at_least(row, min_saving_cpus)), key=_order)
 
 
 def _at_least(row: Row, min_saving_cpus: float) -> bool:
@@ -165,8 +165,8 @@ def totals(rows: Iterable[Row]) -> list[Total]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.seen.namespace, []).append(row)
-    found = [total(namespace, group) for namespace, group in groups.items()]
-    return sorted(found, key=lambda one: (-one.gives_back_cpus, -one.findings, one.namespace))
+    result = [total(namespace, group) for namespace, group in groups.items()]
+    return sorted(result, key=lambda one: (-one.gives_back_cpus, -one.findings, one.namespace))
 
 
 def total(namespace: str, rows: Iterable[Row]) -> Total:
@@ -216,8 +216,8 @@ def _fields(row: Row) -> Iterator[tuple[str, Any]]:
     yield "preset", seen.preset or None
     yield "pods", row.pods
     yield "limitCpus", seen.limit_cpus
-    for name, found in (("nodeCpus", row.node_cpus), ("threads", row.threads), ("planned", row.planned)):
-        yield name, None if found is None else {"least": found[0], "most": found[1]}
+    for name, item in (("nodeCpus", row.node_cpus), ("threads", row.threads), ("planned", row.planned)):
+        yield name, None if item is None else {"least": item[0], "most": item[1]}
     yield "processes", seen.processes
     yield "threadsBecause", seen.threads_because
     yield "plannedBecause", seen.planned_because

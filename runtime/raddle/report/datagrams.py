@@ -109,7 +109,7 @@ def _last() -> None:
 
 def sessions() -> list[dict[str, Any]]:
     """This process's sessions as a datagram has them, at most sixteen groups."""
-    found = []
+    result = []
     for group in groups.read()[:MAX_GROUPS]:
         one: dict[str, Any] = {"runtime": group.runtime[:40], "source": group.source, "alike": group.alike}
         if group.threads is not None:
@@ -117,8 +117,8 @@ def sessions() -> list[dict[str, Any]]:
         if group.counts is not None:
             log2_ns = {str(exponent): count for exponent, count in groups.buckets(group.counts) if count}
             one.update(runs=sum(group.counts), runNs=group.total_ns, log2ns=log2_ns)
-        found.append(one)
-    return found
+        result.append(one)
+    return result
 
 
 def _without_runs(reported: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -153,8 +153,8 @@ class LocalProcesses:
         """Those that they are in: the one that was made for them, else the scopes of systemd-run; [] without."""
         if self._entered.group is not None:
             return [self._entered.group]
-        found = [quota.group_of(process.pid) for process in self._started if process.poll() is None]
-        return [group for group in found if group is not None]
+        result = [quota.group_of(process.pid) for process in self._started if process.poll() is None]
+        return [group for group in result if group is not None]
 
     def _roots(self) -> set[int]:
         return {process.pid for process in self._started}
@@ -181,12 +181,12 @@ class _Process:
 
 def _tree(roots: set[int]) -> list[_Process]:
     """These, all whom they have started, and who is in a session of one of them."""
-    others, found, known = list(_processes()), [], set(roots)
+    others, result, known = list(_processes()), [], set(roots)
     while new := [one for one in others if not known.isdisjoint((one.pid, one.parent, one.session))]:
         others = [one for one in others if one not in new]
-        found += new
+        result += new
         known.update(one.pid for one in new)
-    return found
+    return result
 
 
 def _processes() -> Iterator[_Process]:

@@ -243,14 +243,14 @@ class _BoxLayout:
         )
 
     def _cores(self, cpus: int) -> list[Core]:
-        found, rest = [], cpus
+        result, rest = [], cpus
         for core in self._machine.cores:
             if core & rest:
-                found.append(core & rest)
+                result.append(core & rest)
                 rest &= ~core
-        found.extend(1 << cpu for cpu in cpuset.ids(rest))
+        result.extend(1 << cpu for cpu in cpuset.ids(rest))
         return [
-            tuple(self._cell(cpu) for cpu in cpuset.ids(core)) for core in sorted(found, key=lambda core: core & -core)
+            tuple(self._cell(cpu) for cpu in cpuset.ids(core)) for core in sorted(result, key=lambda core: core & -core)
         ]
 
     def _cell(self, cpu: int) -> Cell:

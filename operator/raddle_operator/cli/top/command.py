@@ -138,20 +138,20 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
 
     async def read(kube: Kube, progress: ProgressCallback | None) -> Table:
         if not (choice.namespace or choice.selector):
-            found = await reports.of_nodes(kube, progress=progress)
-            _fail_without(found)
-            lines = rows.pods(rows.seen(found), options.order)
-            return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=found.failed)
+            result = await reports.of_nodes(kube, progress=progress)
+            _fail_without(result)
+            lines = rows.pods(rows.seen(result), options.order)
+            return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=result.failed)
         nodes, uids = set(), set()
         async for pod in pods(kube, choice, f"{env.INJECTED_LABEL}=true"):
             nodes.add(str((pod.get("spec") or {}).get("nodeName") or ""))
             uids.add(str(pod["metadata"].get("uid")))
         if not uids:
             raise click.ClickException(f"no pods with values of {choice.words}")
-        found = await reports.of_nodes(kube, nodes - {""}, progress)
-        _fail_without(found)
-        lines = rows.pods(rows.seen(found, uids), options.order)
-        failed = {node: found.failed.get(node, reports.NOBODY) for node in sorted(nodes - {""} - set(found.by_node))}
+        result = await reports.of_nodes(kube, nodes - {""}, progress)
+        _fail_without(result)
+        lines = rows.pods(rows.seen(result, uids), options.order)
+        failed = {node: result.failed.get(node, reports.NOBODY) for node in sorted(nodes - {""} - set(result.by_node))}
         return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=failed)
 
     _run(options, read)
@@ -173,9 +173,9 @@ def nodes_command(name: str | None, **how: Any) -> None:
         raise click.UsageError("-o svg draws one node: name it")
 
     async def read(kube: Kube, progress: ProgressCallback | None) -> Table:
-        found = await reports.of_nodes(kube, progress=progress)
-        _fail_without(found)
-        nodes = rows.summed(found, await _cpus(kube))
+        result = await reports.of_nodes(kube, progress=progress)
+        _fail_without(result)
+        nodes = rows.summed(result, await _cpus(kube))
         return Table(columns=rows.NODES, rows=rows.nodes(nodes, options.order))
 
     _run(options, read)
@@ -183,18 +183,18 @@ def nodes_command(name: str | None, **how: Any) -> None:
 
 async def _cpus(kube: Kube) -> Mapping[str, int]:
     """Node -> its CPUs, of the nodes that Raddle knows; none where one may not look."""
-    found = {}
+    result = {}
     try:
         async for page in kube.pages(NODE_CPU_TOPOLOGIES):
             for obj in page.items:
                 online = ((obj.get("spec") or {}).get("cpus") or {}).get("online") or ""
                 try:
-                    found[str(obj["metadata"]["name"])] = cpuset.count(cpuset.parse_list(online))
+                    result[str(obj["metadata"]["name"])] = cpuset.count(cpuset.parse_list(online))
                 except ValueError:
                     continue
     except (NotFound, Forbidden):
         return {}
-    return found
+    return result
 
 
 def _draw_node(options: DisplayOptions, name: str) -> None:
@@ -208,14 +208,14 @@ def _draw_node(options: DisplayOptions, name: str) -> None:
             except NotFound:
                 raise click.ClickException(f"nodecputopology/{name} not found") from None
 
-    found, obj = asyncio.run(read())
-    if missing := found.missing([name]):
+    result, obj = asyncio.run(read())
+    if missing := result.missing([name]):
         raise click.ClickException(missing)
     try:
         machine = nodecheck.machine_of(obj)
     except TopologyError as error:
         raise click.ClickException(f"nodecputopology/{name}: {error}") from None
-    report = found.by_node[name]
+    report = result.by_node[name]
     ran = nodepicture.occupancy(report, machine)
     if options.form in {"json", "yaml"}:
         output.write(nodepicture.document(report, ran, machine), options.form)
@@ -242,10 +242,10 @@ def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> 
     choice = chosen(None, namespace, "", options.kubeconfig, options.context, everywhere=everywhere)
 
     async def read(kube: Kube, _: ProgressCallback | None) -> Table:
-        found = []
+        result = []
         for kind, place in ((INFERENCE_THREADINGS, choice.namespace), (CLUSTER_INFERENCE_THREADINGS, "")):
-            found += [{**obj, "kind": kind.kind} for obj in (await kube.list(kind, place)).items]
-        return Table(columns=rows.POLICIES, rows=rows.policies(found, options.order))
+            result += [{**obj, "kind": kind.kind} for obj in (await kube.list(kind, place)).items]
+        return Table(columns=rows.POLICIES, rows=rows.policies(result, options.order))
 
     _run(options, read)
 
@@ -276,50 +276,50 @@ async def _running(options: DisplayOptions, read: ReadTable) -> None:
     async with cluster.connected(options.kubeconfig, options.context) as kube:
         if not options.watch:
             with _progress() as progress:
-                found = await read(kube, progress)
-            _print(options, console, found)
+                result = await read(kube, progress)
+            _print(options, console, result)
             return
         # Where there is no terminal, one table after the other; rich would print the last only.
         live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         with live or nullcontext():
             while True:
-                shown = Group(_table(options, found := await read(kube, None)), *_not_known(found))
+                shown = Group(_table(options, result := await read(kube, None)), *_not_known(result))
                 live.update(shown, refresh=True) if live is not None else console.print(shown)
                 await asyncio.sleep(EVERY_S)
 
 
-def _print(options: DisplayOptions, console: Console, found: Table) -> None:
+def _print(options: DisplayOptions, console: Console, result: Table) -> None:
     if options.form in {"json", "yaml"}:
-        document: dict[str, Any] = {"items": [dict(row.document) for row in found.rows]}
-        output.write(document | ({"failed": dict(found.failed)} if found.failed else {}), options.form)
+        document: dict[str, Any] = {"items": [dict(row.document) for row in result.rows]}
+        output.write(document | ({"failed": dict(result.failed)} if result.failed else {}), options.form)
     else:
-        console.print(_table(options, found))
-        for line in _not_known(found):
+        console.print(_table(options, result))
+        for line in _not_known(result):
             Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
-def _table(options: DisplayOptions, found: Table) -> RichTable:
+def _table(options: DisplayOptions, result: Table) -> RichTable:
     wide = options.form == "wide"
-    table = output.table(*found.columns, *(found.wide if wide else ()))
+    table = output.table(*result.columns, *(result.wide if wide else ()))
     table.show_header = not options.bare
-    for row in found.rows:
+    for row in result.rows:
         table.add_row(*(escape(printable(cell)) for cell in (*row.cells, *(row.more if wide else ()))))
     return table
 
 
-def _not_known(found: Table) -> list[Text]:
+def _not_known(result: Table) -> list[Text]:
     """The nodes that gave no report, each with its reason."""
     return [
-        Text(f"node {printable(node)} is not shown: {why}", style="dim") for node, why in (found.failed or {}).items()
+        Text(f"node {printable(node)} is not shown: {why}", style="dim") for node, why in (result.failed or {}).items()
     ]
 
 
-def _fail_without(found: Reports) -> None:
+def _fail_without(result: Reports) -> None:
     """Raises ClickException where not one node has answered."""
-    if found.problem:
-        raise click.ClickException(found.problem)
-    if not found.by_node:
-        raise click.ClickException(found.missing(found.failed))
+    if result.problem:
+        raise click.ClickException(result.problem)
+    if not result.by_node:
+        raise click.ClickException(result.missing(result.failed))
 
 
 @contextmanager
