@@ -49,7 +49,7 @@ class Prometheus:
 def agent():
     """The port of an agent that has seen a container with sixteen threads at a limit of two."""
     told = Served()
-    told.tell(nodereports.report("hybrid", nodereports.sixteen()))
+    told.update(nodereports.report("hybrid", nodereports.sixteen()))
     with Server(0, {"/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, told.metrics())}, "127.0.0.1") as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -131,10 +131,10 @@ async def test_kopfs_second_list_of_a_kind_calls_for_our_own_which_finds_what_is
     async with asyncio.timeout(10), at_work(server) as reconciler:
         await reconciler.state.listed.wait()
         policies = reconciler.state.policies["InferenceThreading"]
-        reconciler.tell(INFERENCE_THREADINGS, gone, stored(1, server.version), None)
-        reconciler.tell(INFERENCE_THREADINGS, KEY, stored(1, 3000), "ADDED")
+        reconciler.notify(INFERENCE_THREADINGS, gone, stored(1, server.version), None)
+        reconciler.notify(INFERENCE_THREADINGS, KEY, stored(1, 3000), "ADDED")
         assert set(policies) == {KEY, gone}
         server.listed = "2000"
-        reconciler.tell(INFERENCE_THREADINGS, KEY, stored(1, 3000), None)
+        reconciler.notify(INFERENCE_THREADINGS, KEY, stored(1, 3000), None)
         await until(lambda: gone not in policies)
         assert set(policies) == {KEY}

@@ -20,7 +20,7 @@ from cluster import objects
 from raddle_operator.cli import main
 from raddle_operator.cli.scan import reading, words
 from raddle_operator.objects import nodereport
-from raddle_operator.scanning.look import Cause
+from raddle_operator.scanning.assess import Cause
 
 WORKLOADS = """\
 apiVersion: apps/v1

@@ -29,7 +29,7 @@ from raddle_tuner.trials import inputs, models, programs
 from raddle_tuner.trials.base import Base
 from raddle_tuner.trials.http_load import Request
 from raddle_tuner.trials.measuring import Measuring
-from raddle_tuner.trials.processes import Here
+from raddle_tuner.trials.processes import LocalProcesses
 
 pytestmark = pytest.mark.slow
 
@@ -272,7 +272,7 @@ def working():
         def start(prefix=()):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             entered = StartedContainer(argv=[*prefix, sys.executable, "-c", WORKS], environment=os.environ, group=None)
-            here = Here(entered, folder)
+            here = LocalProcesses(entered, folder)
             stack.callback(here.end)
             here.start()
             waiting.wait(lambda: here.check() or "worked" in here.output(), "both have worked")

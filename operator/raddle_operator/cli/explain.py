@@ -118,8 +118,8 @@ async def _one(
         return await cluster.Snapshots(kube).of(pod), await _reports(kube, [pod])
 
 
-async def _reports(kube: Kube, found: Iterable[Object]) -> reports_of.Reports:
-    nodes = {str(node) for pod in found if (node := (pod.get("spec") or {}).get("nodeName"))}
+async def _reports(kube: Kube, result: Iterable[Object]) -> reports_of.Reports:
+    nodes = {str(node) for pod in result if (node := (pod.get("spec") or {}).get("nodeName"))}
     return await reports_of.of_nodes(kube, nodes) if nodes else reports_of.Reports()
 
 

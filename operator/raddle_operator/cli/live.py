@@ -145,8 +145,8 @@ def _not_running(pod: Object, container: str) -> str:
 def _spec(pod: Object, container: str) -> Object:
     spec = pod.get("spec") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    found: Object = next((one for one in containers if one["name"] == container), {})
-    return found
+    result: Object = next((one for one in containers if one["name"] == container), {})
+    return result
 
 
 def read(said: bytes) -> tuple[tuple[Mapping[str, Any], ...], str]:

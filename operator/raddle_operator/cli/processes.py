@@ -43,12 +43,12 @@ def address(ctx: click.Context, param: click.Parameter, value: str) -> str:
     del ctx, param
     host, _, port = value.rpartition(":")
     try:
-        found = ipaddress.ip_address(host.strip("[]"))
+        result = ipaddress.ip_address(host.strip("[]"))
         usable = port.isdecimal() and 0 < int(port) < 1 << 16
     except ValueError:
         usable = False
     if usable:
-        return f"[{found}]:{port}" if found.version == 6 else f"{found}:{port}"
+        return f"[{result}]:{port}" if result.version == 6 else f"{result}:{port}"
     if value:
         click.echo(f"--agent-address {value!r} is no address with a port: shims tell nobody", err=True)
     return ""

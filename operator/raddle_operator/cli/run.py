@@ -110,10 +110,10 @@ def _say(note: str) -> None:
 
 def _policy(sources: Sequence[str]) -> PolicyObject:
     """The policy of the files, or the default one. Raises ManifestError unless there is exactly one."""
-    found = list(workloads.read_policies(manifests.load(sources) if sources else [default_policy()]))
-    if len(found) != 1:
-        raise ManifestError(f"the files hold {len(found)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
-    return for_everything(found[0])
+    result = list(workloads.read_policies(manifests.load(sources) if sources else [default_policy()]))
+    if len(result) != 1:
+        raise ManifestError(f"the files hold {len(result)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
+    return for_everything(result[0])
 
 
 # --- for containers elsewhere ---------------------------------------------------------------------------------------

@@ -98,11 +98,11 @@ def judge(uid: str, status: int, body: bytes) -> None:
         raise SelftestError(f"got HTTP {status}, expected 200: {body[:200]!r}")
     try:
         answer = json.loads(body)["response"]
-        found = (answer["uid"], answer["allowed"])
+        result = (answer["uid"], answer["allowed"])
     except (ValueError, KeyError, TypeError):
         raise SelftestError(f"got {body[:200]!r}, expected an AdmissionReview") from None
-    if found != (uid, True):
-        raise SelftestError(f"got uid and allowed {found}, expected {(uid, True)}")
+    if result != (uid, True):
+        raise SelftestError(f"got uid and allowed {result}, expected {(uid, True)}")
 
 
 def review() -> dict[str, Any]:

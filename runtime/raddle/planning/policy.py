@@ -17,7 +17,7 @@ THREADS = (1, env.MAX_THREADS)
 AUTO = "Auto"
 OBSERVED = "Observed"
 WITHOUT_SHIM = "thread counts are set by environment variables, and spinning is not controlled"
-_PLACEHOLDERS = "; ".join(f"{name}: {found.meaning}" for name, found in templates.PLACEHOLDERS.items())
+_PLACEHOLDERS = "; ".join(f"{name}: {row.meaning}" for name, row in templates.PLACEHOLDERS.items())
 _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
 
@@ -321,16 +321,16 @@ def overlaid(policy: Policy, spec: Mapping[str, Any]) -> Policy:
 
     Raises PolicyError for what the spec can't say, alone or beside the rest of the policy.
     """
-    found = _read(spec)
-    if "config_entries" in found:
-        found["config_entries"] = _with_pairs(policy.config_entries, found["config_entries"])
-    if "variables" in found:
-        found["variables"] = _with_pairs(policy.variables, found["variables"])
-    if "provider_options" in found:
+    result = _read(spec)
+    if "config_entries" in result:
+        result["config_entries"] = _with_pairs(policy.config_entries, result["config_entries"])
+    if "variables" in result:
+        result["variables"] = _with_pairs(policy.variables, result["variables"])
+    if "provider_options" in result:
         before = dict(policy.provider_options)
-        options = {name: _with_pairs(before.get(name, ()), pairs) for name, pairs in found["provider_options"]}
-        found["provider_options"] = _with_pairs(policy.provider_options, options.items())
-    made = policy._replace(**found)
+        options = {name: _with_pairs(before.get(name, ()), pairs) for name, pairs in result["provider_options"]}
+        result["provider_options"] = _with_pairs(policy.provider_options, options.items())
+    made = policy._replace(**result)
     _check_combinations(made)
     return made
 
@@ -341,7 +341,7 @@ def _with_pairs(before: Iterable[Tuple[str, Any]], after: Iterable[Tuple[str, An
 
 def _read(spec: Mapping[str, Any]) -> Dict[str, Any]:
     """The fields of a Policy that the spec sets. Raises PolicyError for a value outside its bounds."""
-    found: Dict[str, Any] = {}
+    result: Dict[str, Any] = {}
     for name, field, steps in _STEPS:
         value: Any = spec
         walked: List[str] = []
@@ -353,8 +353,8 @@ def _read(spec: Mapping[str, Any]) -> Dict[str, Any]:
             if value is None:
                 break
         if value is not None:
-            found[name] = field.read(field.path, value, field.allowed)
-    return found
+            result[name] = field.read(field.path, value, field.allowed)
+    return result
 
 
 def _check_combinations(policy: Policy) -> None:
@@ -399,37 +399,37 @@ def _check_variables(policy: Policy) -> None:
 
 def _to_acknowledge(policy: Policy) -> List[Tuple[str, str]]:
     """Path and key of each entry and option that only counts where the policy acknowledges it."""
-    found = [("onnxruntime.configEntries", key) for key, _ in policy.config_entries]
+    result = [("onnxruntime.configEntries", key) for key, _ in policy.config_entries]
     for provider, options in policy.provider_options:
-        found += [("onnxruntime.providerOptions." + provider, key) for key, _ in options]
-    return [(path, key) for path, key in found if key in entries.ACKNOWLEDGED]
+        result += [("onnxruntime.providerOptions." + provider, key) for key, _ in options]
+    return [(path, key) for path, key in result if key in entries.ACKNOWLEDGED]
 
 
 def to_settings(policy: Policy) -> Dict[str, Any]:
     """The fields that differ from the defaults, as JSON values: the short form that annotations carry."""
     defaults = Policy()._asdict()
-    found = {name: value for name, value in policy._asdict().items() if value != defaults[name]}
-    for name, value in found.items():
+    result = {name: value for name, value in policy._asdict().items() if value != defaults[name]}
+    for name, value in result.items():
         if name == "run_time_us":
-            found[name] = f"{value}us"
+            result[name] = f"{value}us"
         elif name == "reserve_cpus":
-            found[name] = f"{round(value * 1000)}m"
+            result[name] = f"{round(value * 1000)}m"
         elif name in ("config_entries", "variables"):
-            found[name] = dict(value)
+            result[name] = dict(value)
         elif name == "provider_options":
-            found[name] = {provider: dict(options) for provider, options in value}
+            result[name] = {provider: dict(options) for provider, options in value}
         elif isinstance(value, tuple):
-            found[name] = list(value)
-    return found
+            result[name] = list(value)
+    return result
 
 
 def from_settings(settings: Mapping[str, Any]) -> Policy:
     """The reverse of `to_settings`. The mapping is untrusted: unknown names are ignored, PolicyError for bad values."""
-    found = {}
+    result = {}
     for name, value in settings.items():
         field = FIELDS.get(name)
         if field is not None and value is not None:
-            found[name] = field.read(field.path, value, field.allowed)
-    policy = Policy(**found)
+            result[name] = field.read(field.path, value, field.allowed)
+    policy = Policy(**result)
     _check_combinations(policy)
     return policy

@@ -43,12 +43,12 @@ def analyze(model: Path, shapes: tuple[str, ...], npz: Path | None, svg: Path | 
 
     try:
         with ending.signals():
-            found = reading.analysis_of(model, shapes, npz)
+            result = reading.analysis_of(model, shapes, npz)
     except ending.EndedError as ended:
         sys.exit(ended.status)
     if svg is not None:
-        text.write_picture(svg, model, found)
+        text.write_picture(svg, model, result)
     if form == "text":
-        text.write(model, found)
+        text.write(model, result)
     else:
-        output.write(document.document(found), form)
+        output.write(document.document(result), form)
