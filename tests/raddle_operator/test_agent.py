@@ -95,10 +95,7 @@ def test_the_object_goes_with_its_node_and_does_not_hold_it_back(wanted):
                 "Configz",
             ),
         ),
-        (
-            {"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"},
-            Kubelet("none", (), "none", source="Configz"),
-        ),
+        ({"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"}, Kubelet("none", (), "none", source="Configz")),
         ({"cpuManagerPolicy": "None", "topologyManagerPolicy": ""}, Kubelet("none", (), "none", source="Configz")),
         # A static policy without a list reserves CPUs of its own choice.
         ({"cpuManagerPolicy": "static", "reservedSystemCPUs": ""}, Kubelet("static", source="Configz")),

@@ -1,7 +1,5 @@
 """What a bound pod's annotations become now that the node is known."""
 
-from __future__ import annotations
-
 import json
 
 import jsonpatch

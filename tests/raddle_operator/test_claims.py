@@ -1,8 +1,6 @@
 """CPUs that ResourceClaims give a pod's containers, read when it is bound. The claims are those of the documents and
 examples of kubernetes-sigs/dra-driver-cpu 0.2, as the scheduler allocates them."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What all agents say, summed up by policy: totals, the worst, a policy's status and its metrics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 
@@ -58,11 +56,7 @@ def test_the_nodes_are_summed_up_and_the_worst_of_all_of_them_named():
         b=node(2, 2, drift("b-1"), drift("b-2"), causes=((Cause.CODE_SETS_IT, 2),)),
     )
     found = made.of(SMALL)
-    assert (found.containers, found.drifted, found.causes) == (
-        5,
-        3,
-        {Cause.RESIZED: 1, Cause.CODE_SETS_IT: 2},
-    )
+    assert (found.containers, found.drifted, found.causes) == (5, 3, {Cause.RESIZED: 1, Cause.CODE_SETS_IT: 2})
     assert [(at, one.pod) for at, one in found.worst] == [("b", "b-1"), ("b", "b-2"), ("a", "a-1")]
     assert found.cause is Cause.CODE_SETS_IT
 

@@ -1,7 +1,5 @@
 """What runs, compared with what was planned: what is found and its cause, and what is left alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,16 +12,7 @@ from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet
 from raddle_operator.effective import compare
 from raddle_operator.effective.planned import Planned
-from raddle_operator.objects.nodereport import (
-    Cause,
-    Container,
-    Finding,
-    Level,
-    NodeReport,
-    Pool,
-    Process,
-    Session,
-)
+from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process, Session
 
 KEY = ("u1", "serve")
 NODE = regular(16, 1)
@@ -387,16 +376,8 @@ APART = {
     "wide cpusets": (in_cpuset("2-15"), in_cpuset("2-15"), NODE),
     "other cpusets": (in_cpuset("0-1"), in_cpuset("2-3"), NODE),
     "a full node": (in_cpuset("0-1"), in_cpuset("0-1"), regular(2, 1)),
-    "what the static policy leaves": (
-        in_cpuset("2-3"),
-        in_cpuset("2-3"),
-        STATIC,
-    ),
-    "a single CPU that the static policy leaves": (
-        replace(WAITING, cpuset="0"),
-        replace(WAITING, cpuset="0"),
-        STATIC,
-    ),
+    "what the static policy leaves": (in_cpuset("2-3"), in_cpuset("2-3"), STATIC),
+    "a single CPU that the static policy leaves": (replace(WAITING, cpuset="0"), replace(WAITING, cpuset="0"), STATIC),
     "what a policy leaves that nobody told": (in_cpuset("2-3"), in_cpuset("2-3"), regular(4, 1, kubelet=Kubelet())),
     "a machine that is not known": (in_cpuset("0-1"), in_cpuset("0-1"), None),
 }

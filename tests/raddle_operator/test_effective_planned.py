@@ -1,7 +1,5 @@
 """What a pod's annotations say that its containers should run with."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

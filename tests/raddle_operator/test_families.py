@@ -1,7 +1,5 @@
 """What each family adds to a container: plain values from the plan, which yield to what the pod spec says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

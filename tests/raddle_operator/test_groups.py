@@ -1,7 +1,5 @@
 """Many pods as few lines of `raddle explain`, and what runs in one pod."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 import pytest

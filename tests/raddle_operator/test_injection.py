@@ -1,7 +1,5 @@
 """What a pod gets when it is created, case by case; test_injection_properties.py says what holds for all."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace
@@ -80,12 +78,7 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
     spec = patched["spec"]
     assert spec["containers"][0]["volumeMounts"] == [
         {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
-        {
-            "name": "raddle-shim",
-            "mountPath": "/etc/ld.so.preload",
-            "subPath": "ld.so.preload",
-            "readOnly": True,
-        },
+        {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
     ]
     assert spec["volumes"] == [
         {

@@ -1,7 +1,5 @@
 """The door: /etc/ld.so.preload by a second mount. Where it is closed and why, and what a second look makes of a pod."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

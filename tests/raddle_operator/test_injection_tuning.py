@@ -1,7 +1,5 @@
 """A policy that names a tuning: its winner is planned with where the result is valid, and the plan says why or why not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
