@@ -1,20 +1,18 @@
 import base64
-import datetime as dt
 import http.server
 import json
+import shutil
 import ssl
 import threading
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 import machines
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet
 from raddle.machine.sysfs import read_machine
+from raddle_operator import certificates
 from raddle_operator.agent import client, watching
 from raddle_operator.agent.client import ApiError, ConfigError, from_kubeconfig, in_cluster
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
@@ -33,9 +31,6 @@ ALL = cpuset.parse_list("0-31")
 @pytest.fixture(scope="module")
 def wanted():
     return to_object(read_machine(machines.path("2s16c32t")), "worker", "uid-1")
-
-
-# --- what is wrong with a live object ----------------------------------------------------------------------------
 
 
 def test_what_was_written_needs_no_writing(wanted):
@@ -69,71 +64,49 @@ def test_the_object_goes_with_its_node_and_does_not_hold_it_back(wanted):
     }
 
 
-# --- the kubelet's settings --------------------------------------------------------------------------------------
+NOTHING = Kubelet(source="Configz")
+NO_POLICIES = Kubelet("none", (), "none", source="Configz")
+STATIC = Kubelet("static", source="Configz")
+# They keep threads on whole cores and beside one L3: carried as they are, whatever comes in later releases.
+PLACING = ("distribute-cpus-across-numa", "prefer-align-cpus-by-uncorecache", "strict-cpu-reservation")
+ALIGNED = {
+    "cpuManagerPolicy": "static",
+    "cpuManagerPolicyOptions": {"full-pcpus-only": "true", "align-by-socket": "false"},
+    "topologyManagerPolicy": "single-numa-node",
+    "topologyManagerScope": "pod",
+    "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
+    "reservedSystemCPUs": "0-1,16",
+    "cpuManagerReconcilePeriod": "10s",
+}
 
 
 @pytest.mark.parametrize(
     ("config", "kubelet"),
     [
         (
-            {
-                "cpuManagerPolicy": "static",
-                "cpuManagerPolicyOptions": {"full-pcpus-only": "true", "align-by-socket": "false"},
-                "topologyManagerPolicy": "single-numa-node",
-                "topologyManagerScope": "pod",
-                "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
-                "reservedSystemCPUs": "0-1,16",
-                "cpuManagerReconcilePeriod": "10s",
-            },
-            Kubelet(
-                "static",
-                (("align-by-socket", "false"), ("full-pcpus-only", "true")),
-                "single-numa-node",
-                cpuset.parse_list("0-1,16"),
-                "pod",
-                (("prefer-closest-numa-nodes", "true"),),
-                "Configz",
+            ALIGNED,
+            STATIC._replace(
+                cpu_manager_policy_options=(("align-by-socket", "false"), ("full-pcpus-only", "true")),
+                topology_manager_policy="single-numa-node",
+                reserved_cpus=cpuset.parse_list("0-1,16"),
+                topology_manager_scope="pod",
+                topology_manager_policy_options=(("prefer-closest-numa-nodes", "true"),),
             ),
         ),
-        ({"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"}, Kubelet("none", (), "none", source="Configz")),
-        ({"cpuManagerPolicy": "None", "topologyManagerPolicy": ""}, Kubelet("none", (), "none", source="Configz")),
+        ({"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"}, NO_POLICIES),
+        ({"cpuManagerPolicy": "None", "topologyManagerPolicy": ""}, NO_POLICIES),
         # A static policy without a list reserves CPUs of its own choice.
-        ({"cpuManagerPolicy": "static", "reservedSystemCPUs": ""}, Kubelet("static", source="Configz")),
-        (
-            {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}, "systemReserved": {"cpu": "500m"}},
-            Kubelet("static", source="Configz"),
-        ),
-        (
-            {"cpuManagerPolicy": "quantum", "topologyManagerPolicy": 7, "topologyManagerScope": "rack"},
-            Kubelet(source="Configz"),
-        ),
-        (
-            {"cpuManagerPolicyOptions": [1], "reservedSystemCPUs": "all", "topologyManagerScope": None},
-            Kubelet(source="Configz"),
-        ),
+        ({"cpuManagerPolicy": "static", "reservedSystemCPUs": ""}, STATIC),
+        ({"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}, "systemReserved": {"cpu": "500m"}}, STATIC),
+        ({"cpuManagerPolicy": "quantum", "topologyManagerPolicy": 7, "topologyManagerScope": "rack"}, NOTHING),
+        ({"cpuManagerPolicyOptions": [1], "reservedSystemCPUs": "all", "topologyManagerScope": None}, NOTHING),
         (
             {"cpuManagerPolicyOptions": {"a": 1, "b": "x" * 300, "c": "d"}},
-            Kubelet(cpu_manager_policy_options=(("c", "d"),), source="Configz"),
+            NOTHING._replace(cpu_manager_policy_options=(("c", "d"),)),
         ),
-        # What keeps threads on whole cores and beside one L3: carried as it is, whatever comes in later releases.
         (
-            {
-                "cpuManagerPolicy": "static",
-                "cpuManagerPolicyOptions": {
-                    "distribute-cpus-across-numa": "true",
-                    "prefer-align-cpus-by-uncorecache": "true",
-                    "strict-cpu-reservation": "true",
-                },
-            },
-            Kubelet(
-                "static",
-                (
-                    ("distribute-cpus-across-numa", "true"),
-                    ("prefer-align-cpus-by-uncorecache", "true"),
-                    ("strict-cpu-reservation", "true"),
-                ),
-                source="Configz",
-            ),
+            {"cpuManagerPolicy": "static", "cpuManagerPolicyOptions": dict.fromkeys(PLACING, "true")},
+            STATIC._replace(cpu_manager_policy_options=tuple((name, "true") for name in PLACING)),
         ),
         (None, Kubelet()),
         ("text", Kubelet()),
@@ -148,11 +121,10 @@ def test_an_answer_of_another_kind_says_nothing():
 
 
 @pytest.fixture
-def kubelet(pem, tmp_path):
+def kubelet(tls):
     """A TLS server that answers /configz as told: kubelet.answer is (status, JSON), kubelet.asked counts."""
-    (tmp_path / "both.pem").write_text("\n".join(pem))
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "both.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls / "tls.crt", tls / "tls.key")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -169,7 +141,7 @@ def kubelet(pem, tmp_path):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
         server.metrics = b""
         server.asked, server.answer = 0, (200, {"kubeletconfig": {"cpuManagerPolicy": "static"}})
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -179,16 +151,13 @@ def kubelet(pem, tmp_path):
         thread.join()
 
 
+def settings(kubelet, **changes):
+    address = {"node_ip": "127.0.0.1", "kubelet_port": kubelet.server_address[1], "kubelet_insecure_tls": True}
+    return AgentSettings(node_name="worker", **address | {"kubelet_interval_s": 0.0, "kubelet_retry_s": 0.0} | changes)
+
+
 def reader(kubelet, **changes):
-    settings = {
-        "node_name": "worker",
-        "node_ip": "127.0.0.1",
-        "kubelet_port": kubelet.server_address[1],
-        "kubelet_insecure_tls": True,
-        "kubelet_interval_s": 0.0,
-        "kubelet_retry_s": 0.0,
-    }
-    return KubeletReader(AgentSettings(**settings | changes), None, lambda: "secret")
+    return KubeletReader(settings(kubelet, **changes), None, lambda: "secret")
 
 
 def test_the_kubelets_metrics_are_read_with_the_agents_token(kubelet):
@@ -197,17 +166,11 @@ def test_the_kubelets_metrics_are_read_with_the_agents_token(kubelet):
     pod = GovernedPod(namespace="models", name="resnet-1", uid="1", planned={}, containers=(container,))
     line = b'container_cpu_usage_seconds_total{cpu="total",id="/kubepods/pod1/%s"} 3.5 1700000000123\n'
     kubelet.metrics = b"# HELP x\n" * 20_000 + line % box.encode()
-    settings = AgentSettings(
-        node_name="worker",
-        node_ip="127.0.0.1",
-        kubelet_port=kubelet.server_address[1],
-        kubelet_insecure_tls=True,
-        watch=Level.KUBELET,
-    )
-    found = watching.sight(settings, lambda: "secret").look([pod], Look(0.0, {}))
+    watched = settings(kubelet, watch=Level.KUBELET)
+    found = watching.sight(watched, lambda: "secret").look([pod], Look(0.0, {}))
     assert found.containers[box].counters[:2] == (1700000000.123, 3.5)
     with pytest.raises(ApiError, match="401"):
-        watching.sight(settings, lambda: "other").look([pod], Look(0.0, {}))
+        watching.sight(watched, lambda: "other").look([pod], Look(0.0, {}))
 
 
 def test_the_kubelet_of_this_node_is_asked_itself(kubelet):
@@ -255,29 +218,12 @@ def test_reserved_cpus_that_the_machine_does_not_have_are_left_out(kubelet):
     assert cpuset.format_list(reader(kubelet).read(ALL).reserved_cpus) == "0,30-31"
 
 
-# --- how it logs in ----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
-def pem():
-    """A self-signed certificate and its key, as PEM texts."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + dt.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
+def tls(tmp_path_factory):
+    """A folder with tls.crt, tls.key and the ca.crt that has signed it."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificates.local_issue(folder, ["127.0.0.1"])
+    return folder
 
 
 @pytest.fixture
@@ -298,18 +244,17 @@ def kubeconfig(tmp_path):
     return write
 
 
-def test_a_kubeconfig_with_a_token(kubeconfig, pem):
-    data = base64.b64encode(pem[0].encode()).decode()
+def test_a_kubeconfig_with_a_token(kubeconfig, tls):
+    data = base64.b64encode((tls / "ca.crt").read_bytes()).decode()
     endpoint = from_kubeconfig(kubeconfig({"token": "secret"}, **{"certificate-authority-data": data}))
     assert (endpoint.host, endpoint.port, endpoint.token()) == ("127.0.0.1", 6443, "secret")
     assert endpoint.tls().verify_mode is ssl.CERT_REQUIRED
     assert endpoint.tls().cert_store_stats()["x509"] == 1
 
 
-def test_a_kubeconfig_with_files_beside_it(kubeconfig, pem, tmp_path):
-    for name, text in (("ca.crt", pem[0]), ("me.crt", pem[0]), ("me.key", pem[1])):
-        (tmp_path / name).write_text(text)
-    user = {"client-certificate": "me.crt", "client-key": "me.key"}
+def test_a_kubeconfig_with_files_beside_it(kubeconfig, tls, tmp_path):
+    shutil.copytree(tls, tmp_path, dirs_exist_ok=True)
+    user = {"client-certificate": "tls.crt", "client-key": "tls.key"}
     endpoint = from_kubeconfig(kubeconfig(user, **{"certificate-authority": "ca.crt"}))
     assert endpoint.token() == ""
     assert endpoint.tls().cert_store_stats()["x509"] == 1
@@ -357,8 +302,8 @@ def test_a_missing_context_is_named(kubeconfig):
         from_kubeconfig(kubeconfig({"token": "x"}), "elsewhere")
 
 
-def test_the_service_account_of_a_pod(tmp_path, pem):
-    (tmp_path / "ca.crt").write_text(pem[0])
+def test_the_service_account_of_a_pod(tmp_path, tls):
+    shutil.copy(tls / "ca.crt", tmp_path)
     (tmp_path / "token").write_text("first\n")
     endpoint = in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"})
     assert (endpoint.host, endpoint.port, endpoint.token()) == ("10.0.0.1", 6443, "first")
@@ -370,9 +315,6 @@ def test_the_service_account_of_a_pod(tmp_path, pem):
 def test_outside_a_pod_it_says_what_is_missing(tmp_path, environ):
     with pytest.raises(ConfigError, match=r"not in a pod|no service account"):
         in_cluster(tmp_path, environ)
-
-
-# --- small things ------------------------------------------------------------------------------------------------
 
 
 def test_pauses_double_up_to_the_most_and_start_over():
