@@ -98,13 +98,8 @@ async def test_a_list_in_chunks_fills_the_store_before_the_watch_begins():
 
 
 async def test_changes_update_the_store_and_bookmarks_only_the_version():
-    events = [
-        event("ADDED", "a", 6, 1),
-        event("MODIFIED", "a", 7, 2),
-        event("DELETED", "a", 8),
-        event("BOOKMARK", "", 90),
-    ]
-    script = Script(lists=[(5,)], watches=[events])
+    changes = [event("ADDED", "a", 6, 1), event("MODIFIED", "a", 7, 2), event("DELETED", "a", 8)]
+    script = Script(lists=[(5,)], watches=[[*changes, event("BOOKMARK", "", 90)]])
     async with following(script) as (informer, seen):
         assert seen == [("a", None, 1), ("a", 1, 2), ("a", 2, None)]
         assert dict(informer.store) == {}
@@ -152,9 +147,8 @@ async def test_where_a_watch_ends_early_and_the_server_is_where_it_was_the_watch
 
 
 async def test_after_a_server_that_could_not_be_reached_it_lists_again():
-    script = Script(
-        lists=[(5, [thing("a", 5, 1)]), (9, [thing("a", 9, 2)])], watches=[[Unreachable(0, "NoAnswer", "refused")]]
-    )
+    refused = [Unreachable(0, "NoAnswer", "refused")]
+    script = Script(lists=[(5, [thing("a", 5, 1)]), (9, [thing("a", 9, 2)])], watches=[refused])
     async with following(script) as (informer, _):
         assert script.asked == ["list", "watch 5", "list", "watch 9"]
         assert dict(informer.store) == {("", "a"): 2}
@@ -194,9 +188,7 @@ async def test_a_kind_that_is_not_installed_is_one_line_in_the_log(caplog):
     script = Script(lists=[*refusals, (5, [])])
     async with following(script) as (informer, _):
         assert informer.errors == len(refusals)
-        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-            f"nodes: {refusals[0]}"
-        ]
+    assert [one.message for one in caplog.records if one.levelname == "WARNING"] == [f"nodes: {refusals[0]}"]
 
 
 async def test_an_object_that_the_transform_leaves_out_is_not_kept_and_leaves_when_it_changes_so():
