@@ -360,10 +360,10 @@ PROCESS = """
 import os, sys
 from raddle.process import current
 from raddle.report import observe, tell
-made = observe.begin({"observe": "runs"}).created(runtime="toy", version="1", plan="", effective={"intra": 4},
+made = observe.created({"observe": "runs"}, runtime="toy", version="1", plan="", effective={"intra": 4},
                                                   because={"intra": "set in the code"}, facts=current.Facts(3, None))
 made["runs"].counts[20], made["runs"].total_ns = 5, 4000000
-observe.initialized(made, [], [])
+observe.initialized(made, [])
 print(os.getpid(), flush=True)
 sys.stdin.read()
 """

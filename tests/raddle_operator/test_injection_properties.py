@@ -88,7 +88,6 @@ TOUCHED = {
     "SERVER_THREADS",
     "LLAMA_ARG_THREADS",
     env.PLAN,
-    env.REPORT,
     env.AGENT,
     env.LITERALS,
 }
@@ -128,8 +127,6 @@ def what_raddle_mounts_and_names_is_there(obj, patched, decision):
         mounted = {mount["mountPath"] for mount in container.get("volumeMounts", []) if mount["name"] in volumes}
         if env.PLAN in values and env.PLAN not in str(obj):
             assert mounted >= {"/opt/raddle", "/etc/ld.so.preload"}
-        if values.get(env.REPORT) == "/opt/raddle-report" and env.REPORT not in str(obj):
-            assert "/opt/raddle-report" in mounted
 
 
 def the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader(patched):
