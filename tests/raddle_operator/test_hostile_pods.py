@@ -3,8 +3,6 @@
 The webhook decides one pod at a time, before the API server has validated it, so any shape reaches it.
 """
 
-from __future__ import annotations
-
 import time
 
 import jsonpatch

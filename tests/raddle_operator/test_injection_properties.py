@@ -3,8 +3,6 @@
 `make fuzz` tries the same of a million reviews.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which literals a container gets, whose volumes stay, and where a shim sends datagrams."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
