@@ -43,17 +43,16 @@ def test_a_datagram_says_what_a_process_has():
     counted = {**SERVE, "alike": 2, "runs": 12, "runNs": 15_000_000, "log2ns": {"20": 4, "21": 6}}
     default = {"runtime": "torch", "source": "default", "alike": 1}
     said = datagrams.parse(datagram(threads=9, againS=300, sessions=[counted, default]))
-    first = Session(
-        runtime="onnxruntime",
-        threads=2,
-        source="plan",
-        runs=12,
-        run_seconds={"0.00104858": 4, "0.00209715": 10, "+Inf": 12},
-        run_seconds_total=0.015,
-    )
     alike = Session(runtime="onnxruntime", threads=2, source="plan")
+    seconds = {"0.00104858": 4, "0.00209715": 10, "+Inf": 12}
+    first = replace(alike, runs=12, run_seconds=seconds, run_seconds_total=0.015)
     other = Session(runtime="torch", source="default")
     assert said == Said(speaker=Speaker("serve", 7), threads=9, again_s=300, sessions=(first, alike, other))
+
+
+@pytest.fixture
+def told():
+    return Told()
 
 
 @pytest.mark.parametrize(
@@ -93,11 +92,7 @@ hostile = st.dictionaries(
 documents = st.fixed_dictionaries(
     {"v": st.just(1)},
     optional={
-        "container": scalars,
-        "pid": scalars,
-        "threads": scalars,
-        "againS": scalars,
-        "ended": scalars,
+        **dict.fromkeys(["container", "pid", "threads", "againS", "ended"], scalars),
         "sessions": scalars | st.lists(hostile | scalars, max_size=4),
     },
 )
@@ -111,16 +106,10 @@ def test_whatever_comes_is_read_within_bounds_or_refused(data):
         return
     assert len(said.sessions) <= datagrams.MAX_SESSIONS
     assert all(one.runtime.isprintable() and one.source in {"plan", "code", "default"} for one in said.sessions)
-    for one in said.sessions:
-        reached = list(one.run_seconds.values())
-        assert reached == sorted(reached)
+    assert all(list(one.run_seconds.values()) == sorted(one.run_seconds.values()) for one in said.sessions)
 
 
-# --- kept -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_process_is_known_by_what_it_has_said_last_and_until_it_says_that_it_ends():
-    told = Told()
+def test_a_process_is_known_by_what_it_has_said_last_and_until_it_says_that_it_ends(told):
     told.hear(IP, datagram(), 0.0)
     told.hear(IP, datagram(sessions=[]), 1.0)
     told.hear(IP, datagram(pid=8), 1.0)
@@ -133,14 +122,12 @@ def test_a_process_is_known_by_what_it_has_said_last_and_until_it_says_that_it_e
 @pytest.mark.parametrize(
     ("again_s", "at", "known"), [(300, 900.0, True), (300, 901.0, False), (0, 80_000.0, True), (0, 90_000.0, False)]
 )
-def test_one_that_is_silent_for_longer_than_it_promised_is_forgotten(again_s, at, known):
-    told = Told()
+def test_one_that_is_silent_for_longer_than_it_promised_is_forgotten(told, again_s, at, known):
     told.hear(IP, datagram(againS=again_s), 0.0)
     assert bool(told.told(frozenset([IP]), at)[IP]) == known
 
 
-def test_a_pod_that_the_api_server_shows_later_is_heard_from_its_first_word_on():
-    told = Told()
+def test_a_pod_that_the_api_server_shows_later_is_heard_from_its_first_word_on(told):
     told.hear(IP, datagram(), 0.0)
     assert told.told(frozenset(), 50.0) == {}
     assert told.told(frozenset([IP]), 51.0)[IP]
@@ -148,8 +135,7 @@ def test_a_pod_that_the_api_server_shows_later_is_heard_from_its_first_word_on()
     assert told.told(frozenset([IP]), 61.0) == {}
 
 
-def test_a_pod_that_says_too_much_loses_its_own_words_and_nobody_elses():
-    told = Told()
+def test_a_pod_that_says_too_much_loses_its_own_words_and_nobody_elses(told):
     for number in range(1000):
         told.hear(IP, datagram(pid=number), 0.0)
     told.hear("10.0.0.8", datagram(), 0.0)
@@ -160,8 +146,7 @@ def test_a_pod_that_says_too_much_loses_its_own_words_and_nobody_elses():
     assert refused in Served(told.refused).metrics().decode().splitlines()
 
 
-def test_a_pod_that_sends_without_end_leaves_the_others_theirs():
-    told = Told()
+def test_a_pod_that_sends_without_end_leaves_the_others_theirs(told):
     for number in range(datagrams.ALL_BURST - 100):
         told.hear(IP, datagram(pid=number), 0.0)
     told.hear("10.0.0.8", datagram(), 0.0)
@@ -235,9 +220,6 @@ TestHearing = Hearing.TestCase
 TestHearing.settings = examples(0.2, stateful_step_count=20)
 
 
-# --- merged -----------------------------------------------------------------------------------------------------------
-
-
 def report(*containers):
     return NodeReport(node="n", level=Level.PROCESSES, at="", window_s=15.0, containers=containers)
 
@@ -247,23 +229,21 @@ def container(name="serve", uid="u1", *processes):
 
 
 SAID = Said(speaker=Speaker("serve", 7), threads=9, sessions=(Session(runtime="onnxruntime", threads=2),))
+HEARD = {IP: {SAID.speaker: SAID}}
 
 
 def test_sessions_come_to_the_process_that_has_spoken():
     seen, other = Process(pid=7, command="python3", threads=5), Process(pid=8, command="sh", threads=1)
-    found = datagrams.merged(report(container("serve", "u1", seen, other)), {IP: {SAID.speaker: SAID}}, {"u1": IP})
-    assert found == report(
-        container("serve", "u1", Process(pid=7, command="python3", threads=5, sessions=SAID.sessions), other)
-    )
+    found = datagrams.merged(report(container("serve", "u1", seen, other)), HEARD, {"u1": IP})
+    assert found == report(container("serve", "u1", replace(seen, sessions=SAID.sessions), other))
 
 
 def test_where_no_processes_are_seen_those_are_told_of_that_have_spoken():
-    found = datagrams.merged(report(container()), {IP: {SAID.speaker: SAID}}, {"u1": IP})
+    found = datagrams.merged(report(container()), HEARD, {"u1": IP})
     assert found.containers[0].processes == (Process(pid=7, command="", threads=9, sessions=SAID.sessions),)
 
 
-def test_one_that_was_killed_is_no_process_where_the_container_has_fewer_than_have_spoken():
-    told = Told()
+def test_one_that_was_killed_is_no_process_where_the_container_has_fewer_than_have_spoken(told):
     for now, pid in enumerate((7, 8, 9, 10, 8)):
         told.hear(IP, datagram(pid=pid), float(now))
     heard = told.told(frozenset([IP]), 5.0)
@@ -277,7 +257,7 @@ def test_one_that_was_killed_is_no_process_where_the_container_has_fewer_than_ha
 
 def test_what_only_a_shim_has_told_of_is_no_thread_that_the_agent_has_seen():
     served = Served()
-    served.tell(datagrams.merged(report(container()), {IP: {SAID.speaker: SAID}}, {"u1": IP}))
+    served.tell(datagrams.merged(report(container()), HEARD, {"u1": IP}))
     assert [line for line in served.metrics().decode().splitlines() if not line.startswith("#")] == []
 
 
@@ -295,10 +275,7 @@ def test_one_that_does_not_know_its_container_is_of_the_only_one():
 )
 def test_nothing_is_told_of_a_pod_that_is_not_known_by_its_address(addresses, node_ip):
     seen = report(container())
-    assert datagrams.merged(seen, {IP: {SAID.speaker: SAID}, "": {SAID.speaker: SAID}}, addresses, node_ip) == seen
-
-
-# --- heard ------------------------------------------------------------------------------------------------------------
+    assert datagrams.merged(seen, {**HEARD, "": HEARD[IP]}, addresses, node_ip) == seen
 
 
 @contextlib.contextmanager
@@ -315,8 +292,7 @@ def listening(told, host):
 
 
 @pytest.mark.parametrize(("host", "to"), [("", "127.0.0.1"), ("", "::1"), ("127.0.0.1", "127.0.0.1")])
-def test_what_arrives_by_either_family_counts_for_its_senders_address(host, to):
-    told = Told()
+def test_what_arrives_by_either_family_counts_for_its_senders_address(told, host, to):
     with listening(told, host) as listener:
         family = socket.AF_INET6 if ":" in to else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sender:
@@ -327,8 +303,7 @@ def test_what_arrives_by_either_family_counts_for_its_senders_address(host, to):
         wait(lambda: told.told(frozenset([to]), time.monotonic()).get(to), "the datagram")
 
 
-def test_a_flood_of_datagrams_is_dropped_and_the_listener_ends_when_told_to():
-    told = Told()
+def test_a_flood_of_datagrams_is_dropped_and_the_listener_ends_when_told_to(told):
     with listening(told, "127.0.0.1") as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for number in range(5000):
             sender.sendto(datagram(pid=number), ("127.0.0.1", listener.port))
@@ -368,8 +343,8 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("level", [Level.KUBELET, Level.PROCESSES])
-def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(level):
-    told, reports = Told(), []
+def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(told, level):
+    reports = []
     settings = AgentSettings(node_name="n", watch=level, watch_interval_s=1.0)
     runtime = Path(shim_lab.__file__).parents[3] / "runtime"
     with listening(told, "127.0.0.1") as listener:
@@ -380,14 +355,8 @@ def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(l
             pid = int(process.stdout.readline())
             seen = ProcessLook(start_s=0.0, own_pid=pid, command="python3", runtimes=(), thread_count=1, threads={})
             sight = Sight({1: seen} if level == Level.PROCESSES else {})
-            pod = GovernedPod(
-                namespace="ns",
-                name="p",
-                uid="u1",
-                ip="127.0.0.1",
-                planned={},
-                containers=(GovernedContainer(name="serve", id="c1"),),
-            )
+            serve = GovernedContainer(name="serve", id="c1")
+            pod = GovernedPod(namespace="ns", name="p", uid="u1", ip="127.0.0.1", planned={}, containers=(serve,))
             watcher = Watcher(settings, sight, lambda: [pod], lambda: None, reports.append, told)
             watcher.look()
 
