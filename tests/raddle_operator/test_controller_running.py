@@ -51,11 +51,9 @@ def totals(**nodes):
 
 
 def test_the_nodes_are_summed_up_and_the_worst_of_all_of_them_named():
-    made = totals(
-        a=node(3, 1, drift("a-1", Cause.RESIZED), causes=((Cause.RESIZED, 1),)),
-        b=node(2, 2, drift("b-1"), drift("b-2"), causes=((Cause.CODE_SETS_IT, 2),)),
-    )
-    found = made.of(SMALL)
+    one = node(3, 1, drift("a-1", Cause.RESIZED), causes=((Cause.RESIZED, 1),))
+    two = node(2, 2, drift("b-1"), drift("b-2"), causes=((Cause.CODE_SETS_IT, 2),))
+    found = totals(a=one, b=two).of(SMALL)
     assert (found.containers, found.drifted, found.causes) == (5, 3, {Cause.RESIZED: 1, Cause.CODE_SETS_IT: 2})
     assert [(at, one.pod) for at, one in found.worst] == [("b", "b-1"), ("b", "b-2"), ("a", "a-1")]
     assert found.cause is Cause.CODE_SETS_IT

@@ -28,15 +28,8 @@ PLAN = Planned(
 
 
 def pool(ran, *, name="python", threads=None, used=2.0, delay=4.0, migrations=3.0, last=()):
-    return Pool(
-        name=name,
-        threads=threads or ran,
-        ran=ran,
-        used_cpus=used,
-        delay_cpus=delay,
-        migrations_hz=migrations,
-        last_cpus=dict.fromkeys(last, 1),
-    )
+    rates = {"used_cpus": used, "delay_cpus": delay, "migrations_hz": migrations}
+    return Pool(name=name, threads=threads or ran, ran=ran, last_cpus=dict.fromkeys(last, 1), **rates)
 
 
 def process(*pools, pid=7, listened=True, **fields):
@@ -347,15 +340,7 @@ def test_whatever_a_report_holds_comparing_never_raises_and_stays_small(found, p
 
 @given(threads=st.integers(1, 64), processes=st.integers(1, 4), sessions=st.integers(1, 4), server=st.integers(0, 2))
 def test_nothing_is_found_where_every_session_has_what_was_planned_for_it(threads, processes, sessions, server):
-    plan = replace(
-        PLAN,
-        threads=threads,
-        counts={"onnxruntime": threads},
-        streams=processes * sessions,
-        workers=processes,
-    )
-    running = [
-        process(pool(threads * sessions + server), pid=pid, sessions=said(threads, count=sessions))
-        for pid in range(processes)
-    ]
-    assert found(container(*running), plan) == ()
+    streams = {"streams": processes * sessions, "workers": processes}
+    plan = replace(PLAN, threads=threads, counts={"onnxruntime": threads}, **streams)
+    one = process(pool(threads * sessions + server), sessions=said(threads, count=sessions))
+    assert found(container(*(replace(one, pid=pid) for pid in range(processes))), plan) == ()

@@ -107,10 +107,8 @@ async def test_changes_update_the_store_and_bookmarks_only_the_version():
 
 
 async def test_after_gone_the_list_replaces_the_store_and_reports_what_vanished():
-    script = Script(
-        lists=[(5, [thing("gone", 1, 1), thing("stays", 2, 2)]), (50, [thing("stays", 2, 2), thing("new", 40, 4)])],
-        watches=[[Gone(410, "Expired", "too old")]],
-    )
+    lists = [(5, [thing("gone", 1, 1), thing("stays", 2, 2)]), (50, [thing("stays", 2, 2), thing("new", 40, 4)])]
+    script = Script(lists=lists, watches=[[Gone(410, "Expired", "too old")]])
     async with following(script) as (informer, seen):
         assert dict(informer.store) == {("", "stays"): 2, ("", "new"): 4}
         assert seen[2:] == [("gone", 1, None), ("new", None, 4)]
@@ -128,11 +126,8 @@ async def test_a_broken_connection_resumes_the_watch_where_it_was():
 @pytest.mark.parametrize("end", [[], [Unavailable(0, "BrokenOff", "reset")], [Unavailable(429, "Busy", "stopping")]])
 async def test_where_a_watch_ends_early_and_the_server_is_behind_what_was_heard_it_lists_again(end):
     told = []
-    script = Script(
-        lists=[(5, [thing("a", 5, 1)]), (6, [thing("a", 6, 2)])],
-        watches=[[event("BOOKMARK", "", 90), *end]],
-        server_at=6,
-    )
+    lists = [(5, [thing("a", 5, 1)]), (6, [thing("a", 6, 2)])]
+    script = Script(lists=lists, watches=[[event("BOOKMARK", "", 90), *end]], server_at=6)
     async with following(script, on_rewind=lambda: told.append("rewound")) as (informer, _):
         assert script.asked == ["list", "watch 5", "list", "watch 6"]
         assert dict(informer.store) == {("", "a"): 2}

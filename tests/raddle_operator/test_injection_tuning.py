@@ -55,6 +55,7 @@ def of(**changes):
 
 
 BETTER = of()
+MEASURED = of_class(summary(NODE))
 NEVER = Candidate.of({"threads.spinning": "Never"})
 OTHER_RUNTIME = {"runtime": "torch", "runtime_version": "2.9.0"}
 
@@ -155,102 +156,77 @@ GUARANTEED = pod()
 GUARANTEED["spec"]["containers"] = [objects.guaranteed(cpu="4", image=SERVED_IMAGE)]
 OF_MAIN = {"workload": {"kind": "Deployment", "name": "ranker", "container": "main"}}
 DIGEST = "sha256:" + "1a" * 32
-MISFITS = {
-    "another node": (
-        {"machine": OTHER},
-        f"the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, it was tuned for {TITLE}",
-    ),
-    "another limit": ({"obj": pod(cpu="2")}, "the CPU limit is 2 CPUs, it was tuned for 4 CPUs"),
-    "exclusive CPUs": (
-        {"machine": STATIC, "obj": GUARANTEED},
-        "the CPU limit is 4 exclusive CPUs, it was tuned for 4 CPUs",
-    ),
-    "another image": (
-        {"obj": pod(image="example.test/serve:2")},
-        "the image is example.test/serve:2, it was tuned for example.test/serve:1",
-    ),
-    "another digest": (
-        {"tunings": of(key={"image": DIGEST}), "obj": pod(image="x@sha256:77")},
-        f"the image is sha256:77, it was tuned for {DIGEST[:19]}",
-    ),
-    "another objective": (
-        {"spec": {"tuning": "ranker", "objective": "Throughput"}},
-        "the objective is Throughput, it was tuned for Latency",
-    ),
-    "another rate": (
-        {"spec": {"tuning": "ranker", "load": {"requestsPerSecond": 80}}},
-        "the rate is 80 requests/s, it was tuned for 50 requests/s",
-    ),
-    "an image that nobody has told": (
-        {"tunings": by_name(with_status(of_class(summary(NODE), image="")))},
-        "the image that was measured is not known",
-    ),
-    "another workload": (
-        {"obj": pod(owners=[{"kind": "StatefulSet", "name": "triton", "controller": True}])},
-        "the workload is StatefulSet/triton, it was tuned for Deployment/ranker",
-    ),
-    "a pod that is nobody's": (
-        {"obj": pod(owners=())},
-        "no Deployment, StatefulSet or DaemonSet owns the pod, it was tuned for Deployment/ranker",
-    ),
-    "a container beside the first one": (
-        {"obj": pod(others=[objects.container("main", cpu="4", image=SERVED_IMAGE)])},
-        "the container is serve, it was tuned for the first one",
-    ),
-    "another container": (
-        {"tunings": by_name(with_status(of_class(summary(NODE)), **OF_MAIN))},
-        "the container is serve, it was tuned for main",
-    ),
-    "a bound of the policy": (
-        {"spec": {"tuning": "ranker", "threads": {"maxIntraOp": 2}}},
-        "the policy does not allow the winner: threads.intraOp: 3 is not allowed; it must be from 1 to 2",
-    ),
-    "an end without a winner": (
-        {"tunings": of(verdict=Verdict.INCONCLUSIVE)},
-        "its result on this class of nodes is Inconclusive",
-    ),
-    "nodes that are yet to agree": (
-        {"tunings": by_name(with_status(of_class(summary(NODE), verdict="")))},
-        "it has no result yet",
-    ),
-    "nothing measured": ({"tunings": by_name(with_status())}, "it has no result yet"),
-}
+BESIDE = pod(others=[objects.container("main", cpu="4", image=SERVED_IMAGE)])
+STATEFUL = pod(owners=[{"kind": "StatefulSet", "name": "triton", "controller": True}])
 
 
-@pytest.mark.parametrize(("there", "reason"), MISFITS.values(), ids=MISFITS)
-def test_what_does_not_fit_is_said_and_the_plan_is_the_one_without(there, reason):
+def under(**spec):
+    return {"spec": {"tuning": "ranker", **spec}}
+
+
+def tuned(result=MEASURED, **status):
+    return {"tunings": by_name(with_status(result, **status))}
+
+
+@pytest.mark.parametrize(
+    ("reason", "there"),
+    [
+        (
+            f"the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, it was tuned for {TITLE}",
+            {"machine": OTHER},
+        ),
+        ("the CPU limit is 2 CPUs, it was tuned for 4 CPUs", {"obj": pod(cpu="2")}),
+        ("the CPU limit is 4 exclusive CPUs, it was tuned for 4 CPUs", {"machine": STATIC, "obj": GUARANTEED}),
+        (
+            "the image is example.test/serve:2, it was tuned for example.test/serve:1",
+            {"obj": pod(image="example.test/serve:2")},
+        ),
+        (
+            f"the image is sha256:77, it was tuned for {DIGEST[:19]}",
+            {"tunings": of(key={"image": DIGEST}), "obj": pod(image="x@sha256:77")},
+        ),
+        ("the image that was measured is not known", tuned(of_class(summary(NODE), image=""))),
+        ("the objective is Throughput, it was tuned for Latency", under(objective="Throughput")),
+        ("the rate is 80 requests/s, it was tuned for 50 requests/s", under(load={"requestsPerSecond": 80})),
+        ("the workload is StatefulSet/triton, it was tuned for Deployment/ranker", {"obj": STATEFUL}),
+        (
+            "no Deployment, StatefulSet or DaemonSet owns the pod, it was tuned for Deployment/ranker",
+            {"obj": pod(owners=())},
+        ),
+        ("the container is serve, it was tuned for the first one", {"obj": BESIDE}),
+        ("the container is serve, it was tuned for main", tuned(**OF_MAIN)),
+        (
+            "the policy does not allow the winner: threads.intraOp: 3 is not allowed; it must be from 1 to 2",
+            under(threads={"maxIntraOp": 2}),
+        ),
+        ("its result on this class of nodes is Inconclusive", {"tunings": of(verdict=Verdict.INCONCLUSIVE)}),
+        # The nodes are yet to agree, or nothing is measured.
+        ("it has no result yet", tuned(of_class(summary(NODE), verdict=""))),
+        ("it has no result yet", {"tunings": by_name(with_status())}),
+    ],
+)
+def test_what_does_not_fit_is_said_and_the_plan_is_the_one_without(reason, there):
     plan, _ = bound(**{"tunings": BETTER, **there})
     assert plan.because["tuned"] == f"InferenceTuning ranker: {reason}"
     assert plan.tuned.by == ""
     assert plan.values["intraOp"] != 3
 
 
-BESIDE = [objects.container("main", cpu="4", image=SERVED_IMAGE)]
-OF_SERVE = {"workload": {**OF_MAIN["workload"], "container": "serve"}}
-ALONE = {"workload": None, "image": SERVED_IMAGE, "resources": {"limits": {"cpu": "4"}}}
-FITS = {
-    "a container that the tuning names, wherever it stands": {
-        "tunings": by_name(with_status(of_class(summary(NODE)), **OF_SERVE)),
-        "obj": pod(others=BESIDE),
-    },
-    "the first container behind a proxy": {"obj": pod(others=[objects.container("istio-proxy", image="proxy:1")])},
-    "any workload, of an image that was measured alone": {
-        "tunings": by_name(with_status(of_class(summary(NODE)), **ALONE)),
-        "obj": pod(owners=()),
-    },
-    "exclusive CPUs, where they were measured": {
-        "tunings": of(key={"exclusive": True}),
-        "machine": STATIC,
-        "obj": GUARANTEED,
-    },
-    "an image by its digest, where both are known": {
-        "tunings": of(key={"image": DIGEST}),
-        "obj": pod(image=f"mirror.test/serve@{DIGEST}"),
-    },
-}
-
-
-@pytest.mark.parametrize("there", FITS.values(), ids=FITS)
+@pytest.mark.parametrize(
+    "there",
+    [
+        # A container that the tuning names, wherever it stands.
+        {**tuned(workload={**OF_MAIN["workload"], "container": "serve"}), "obj": BESIDE},
+        # The first container behind a proxy.
+        {"obj": pod(others=[objects.container("istio-proxy", image="proxy:1")])},
+        # Any workload, of an image that was measured alone.
+        {**tuned(workload=None, image=SERVED_IMAGE, resources={"limits": {"cpu": "4"}}), "obj": pod(owners=())},
+        # Exclusive CPUs, where they were measured.
+        {"tunings": of(key={"exclusive": True}), "machine": STATIC, "obj": GUARANTEED},
+        # An image by its digest, where both are known.
+        {"tunings": of(key={"image": DIGEST}), "obj": pod(image=f"mirror.test/serve@{DIGEST}")},
+    ],
+)
 def test_what_fits_is_planned_with(there):
     plan, _ = bound(**{"tunings": BETTER, **there})
     assert plan.tuned.by == "ranker", plan.because["tuned"]
@@ -358,7 +334,7 @@ def test_an_allocator_needs_the_shim():
 def test_a_tuning_that_is_not_there_is_said_with_its_namespace():
     plan, _ = bound({})
     assert plan.because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
-    elsewhere = by_name(with_status(of_class(summary(NODE)), namespace="other"))
+    elsewhere = by_name(with_status(MEASURED, namespace="other"))
     assert bound(elsewhere)[0].because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
 
 
@@ -372,7 +348,7 @@ def test_auto_is_the_newest_tuning_of_the_pods_workload_that_fits():
     newest = summary(NODE, winner=TWO, finished="2026-11-25T10:00:00Z")
     unfit = of_class(replace(newest, finished="2026-11-26T10:00:00Z"), image="example.test/serve:0")
     tunings = by_name(
-        with_status(of_class(summary(NODE)), name="first"),
+        with_status(MEASURED, name="first"),
         with_status(of_class(newest), name="second"),
         with_status(unfit, name="third"),
         with_status(of_class(newest), name="others", workload={"kind": "Deployment", "name": "resnet"}),
