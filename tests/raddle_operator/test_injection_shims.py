@@ -1,7 +1,5 @@
 """Which literals a container gets, whose volumes stay, and where a shim sends datagrams."""
 
-import json
-
 import pytest
 from support.injections import inject, withheld
 
@@ -223,12 +221,3 @@ def test_another_agent_address_takes_the_place_of_the_former_one():
     before, _ = inject(pod(), agent="10.0.0.1:8126")
     after, _ = inject(before, agent=AGENT)
     assert after["spec"] == inject(pod(), agent=AGENT)[0]["spec"]
-
-
-def test_with_everything_on_a_container_still_grows_by_little():
-    spec = {"runtimes": list(families.NAMES)}
-
-    def size(*containers):
-        return len(json.dumps(inject(pod(*containers), spec)[0], separators=(",", ":")))
-
-    assert size(container("a"), container("b")) - size(container("a")) < 4096
