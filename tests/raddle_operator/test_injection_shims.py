@@ -169,14 +169,10 @@ def test_without_the_shim_javas_options_get_nothing_and_a_reason_says_so():
     assert env.LITERALS not in values(patched)
 
 
-@pytest.mark.parametrize(
-    ("source", "path"),
-    [
-        ({"emptyDir": {}}, "/data"),
-        ({"image": {"reference": "example.test/models:1"}}, "/models"),
-        ({"configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle"),
-    ],
-)
+OWN_SOURCES = [({"emptyDir": {}}, "/data"), ({"configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle")]
+
+
+@pytest.mark.parametrize(("source", "path"), OWN_SOURCES)
 @pytest.mark.parametrize("opt_in", ["enabled", "disabled"])
 def test_a_users_own_volume_by_a_name_of_ours_stays(source, path, opt_in):
     volume, mount = {"name": "raddle-shim", **source}, {"name": "raddle-shim", "mountPath": path}
