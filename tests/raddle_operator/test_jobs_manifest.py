@@ -23,8 +23,7 @@ from raddle_tuner.commands.tuner import _budget as counts_with
 
 SETTINGS = Settings(image="registry.example/raddle-tuner:1", command=("/bin/sh", "-c", "kill $$"))
 DELIVERY = ShimDelivery(
-    config_map="raddle-shim-abc",
-    items={"x86_64": ({"key": "ld.so.preload", "path": "ld.so.preload"},)},
+    config_map="raddle-shim-abc", items={"x86_64": ({"key": "ld.so.preload", "path": "ld.so.preload"},)}
 )
 REQUEST = {**SERVER, "request": {"configMap": {"name": "requests", "key": "one"}}}
 SERVING = objects.guaranteed(

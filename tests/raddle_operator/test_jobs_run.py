@@ -116,12 +116,7 @@ CASES = {
         "Evicted: low on memory",
     ),
     "drained": (job(), pod(tuner=ended(code=143), conditions=[DISRUPTION]), State.DISRUPTED, "EvictionByEvictionAPI"),
-    "drained when all was said": (
-        job(),
-        pod(tuner=ended(SAID, code=0), conditions=[DISRUPTION]),
-        State.MEASURED,
-        "",
-    ),
+    "drained when all was said": (job(), pod(tuner=ended(SAID, code=0), conditions=[DISRUPTION]), State.MEASURED, ""),
     "drained before anything was certain": (
         job(),
         pod(tuner=ended(STOPPED), conditions=[DISRUPTION]),

@@ -92,10 +92,7 @@ def test_a_class_is_better_by_the_smallest_gain():
     assert status["trials"] == 24
     [found] = status["classes"]
     assert found["decidedBy"] == "b"
-    assert found["winner"] == [
-        {"path": "spinning.mode", "value": "Never"},
-        {"path": "threads.intraOp", "value": "3"},
-    ]
+    assert found["winner"] == [{"path": "spinning.mode", "value": "Never"}, {"path": "threads.intraOp", "value": "3"}]
     assert found["key"]["imageID"].startswith("sha256:")
     assert json.loads(found["nodes"][1]["outcome"])["verdict"] == "Better"
     assert conditions(status)["Valid"] == ("True", "Measured")

@@ -135,11 +135,7 @@ def test_the_processes_and_sessions_of_a_container_are_taken_together_and_contai
     found = watched(Loads(), of, STEPS * 2)
     assert {
         name: (one.run_time_us, round(one.request_rate, -1), one.containers) for (_, _, name), one in found.items()
-    } == {
-        "processes": (20_000, 20, 1),
-        "sessions": (20_000, 20, 1),
-        "small": (10_000, 10, 3),
-    }
+    } == {"processes": (20_000, 20, 1), "sessions": (20_000, 20, 1), "small": (10_000, 10, 3)}
 
 
 def test_a_policys_load_stays_while_its_new_containers_have_none_yet():

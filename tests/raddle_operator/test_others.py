@@ -192,10 +192,7 @@ def test_the_cpus_that_koordinator_has_chosen_are_planned_with_and_named():
 
 # Koordinator's docs/user-manuals/fine-grained-cpu-orchestration.md: both policies, and what they make of two CPUs on a
 # node whose CPU n has the sibling n + 52. Which CPUs a policy comes to stands in the status; the policy itself is not read.
-@pytest.mark.parametrize(
-    ("policy", "cpuset", "threads"),
-    [("FullPCPUs", "2,18", 1), ("SpreadByPCPUs", "2-3", 2)],
-)
+@pytest.mark.parametrize(("policy", "cpuset", "threads"), [("FullPCPUs", "2,18", 1), ("SpreadByPCPUs", "2-3", 2)])
 def test_how_koordinator_binds_a_pod_counts_by_the_cpus_that_it_comes_to(policy, cpuset, threads):
     spec = {"scheduling.koordinator.sh/resource-spec": json.dumps({"preferredCPUBindPolicy": policy})}
     found = planned(

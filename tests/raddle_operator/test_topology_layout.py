@@ -23,10 +23,7 @@ def drawn(machine, marks=None):
 def outline(boxes):
     """[(title, what is inside)]: lists of boxes, or a core list string each."""
     return [
-        (
-            " · ".join(box.names),
-            outline(box.boxes) or [cpuset.format_list(mask_of(core)) for core in box.cores],
-        )
+        (" · ".join(box.names), outline(box.boxes) or [cpuset.format_list(mask_of(core)) for core in box.cores])
         for box in boxes
     ]
 

@@ -63,11 +63,7 @@ def test_of_a_pod_only_its_planned_containers_are_kept():
 
 @pytest.mark.parametrize(
     ("variables", "tells"),
-    [
-        ([], False),
-        ([{"name": env.AGENT, "value": "10.96.0.12:8126/server"}], True),
-        ([{"name": env.AGENT}], False),
-    ],
+    [([], False), ([{"name": env.AGENT, "value": "10.96.0.12:8126/server"}], True), ([{"name": env.AGENT}], False)],
 )
 def test_shims_tell_where_they_know_whom(variables, tells):
     pod = pod_object()
@@ -335,11 +331,7 @@ def test_metrics_name_the_container_and_counters_rise_by_each_window(told):
     assert found["raddle_container_threads"].labels == {"namespace": "models", "pod": "resnet-1", "container": "server"}
     assert {
         name: found[f"raddle_container_{name}"].value for name in ("threads", "threads_ran", "threads_planned")
-    } == {
-        "threads": 4,
-        "threads_ran": 4,
-        "threads_planned": 2,
-    }
+    } == {"threads": 4, "threads_ran": 4, "threads_planned": 2}
     # Of the threads that were not there at first nothing is known of before the second look.
     assert found["raddle_container_cpu_threads_seconds_total"].value == 3.0 + 4 * 2.0
     assert found["raddle_container_cpu_delay_seconds_total"].value == 0.5 * (3.0 + 4 * 2.0)

@@ -83,17 +83,7 @@ def test_a_container_is_found_by_its_pod_and_its_id(tmp_path, version, pod, box)
     places = cgroups.places([POD])
     assert list(places) == [BOX]
     found = cgroups.counters(places[BOX])
-    assert found._replace(at_s=0.0) == (
-        0.0,
-        7.0,
-        50,
-        5,
-        2.5,
-        1.5 if version == 2 else None,
-        1.5,
-        "0-3,8",
-        3,
-    )
+    assert found._replace(at_s=0.0) == (0.0, 7.0, 50, 5, 2.5, 1.5 if version == 2 else None, 1.5, "0-3,8", 3)
     assert cgroups.processes(places[BOX]) == [11, 12]
 
 

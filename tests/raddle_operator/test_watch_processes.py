@@ -263,11 +263,7 @@ def remove(path):
 
 def check(process, root):
     pod = GovernedPod(
-        namespace="n",
-        name="p",
-        uid="u1",
-        planned={},
-        containers=(GovernedContainer(name="c", id="ab" * 32),),
+        namespace="n", name="p", uid="u1", planned={}, containers=(GovernedContainer(name="c", id="ab" * 32),)
     )
     sight = HostSight(HostCgroups(root), HostProcesses())
     process.stdout.readline()

@@ -171,9 +171,7 @@ PARTS = st.sampled_from(
     ["metadata", "spec", "labels", "annotations", "containers", "env", "resources", "name", "target"]
 )
 POD_LIKE = st.recursive(
-    JSON,
-    lambda inner: st.dictionaries(PARTS, inner, max_size=6) | st.lists(inner, max_size=3),
-    max_leaves=30,
+    JSON, lambda inner: st.dictionaries(PARTS, inner, max_size=6) | st.lists(inner, max_size=3), max_leaves=30
 )
 
 

@@ -76,11 +76,7 @@ def test_a_shape_that_is_given_fills_what_the_model_leaves_open():
     [
         (model_input(shape=None), {}, "input x is float of any shape; say --shape x=1,3,224,224 or give an .npz file"),
         (model_input(kind="bfloat16"), {}, r"input x is bfloat16 \[1\], which can't be made; what can: .*, float, "),
-        (
-            ModelInput(name="x", type="sequence", shape=None),
-            {},
-            "input x is sequence, which can't be made",
-        ),
+        (ModelInput(name="x", type="sequence", shape=None), {}, "input x is sequence, which can't be made"),
         (model_input(shape=("n", 3)), {"x": (1, 4)}, r"input x: \[1, 4\] does not fit float \[n, 3\]"),
         (model_input(), {"y": (1,)}, "no input is named y; the model has x"),
         (model_input(shape=("n",)), {"x": (1 << 40,)}, "input x: .* more than 8 GiB"),

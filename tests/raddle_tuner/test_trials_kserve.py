@@ -66,10 +66,7 @@ def test_what_can_not_be_asked_is_said(server, model, said):
 
 @pytest.mark.parametrize(
     ("url", "server"),
-    [
-        ("http://a:1/v2/models/m", "http://a:1/v2"),
-        ("http://a/behind/v2/models/m/versions/2", "http://a/behind/v2"),
-    ],
+    [("http://a:1/v2/models/m", "http://a:1/v2"), ("http://a/behind/v2/models/m/versions/2", "http://a/behind/v2")],
 )
 def test_the_server_is_asked_beside_its_models(url, server):
     assert kserve.server_url(url) == server

@@ -152,8 +152,7 @@ def test_instances_are_said_as_workers():
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"threads.intraOp": 3}, {"program.ioBinding": False}, {"program.instances": 1}],
+    "settings", [{}, {"threads.intraOp": 3}, {"program.ioBinding": False}, {"program.instances": 1}]
 )
 def test_nothing_is_advised_that_the_program_does_anyway(settings):
     assert advice.for_the_program(Candidate.of(settings)) == ()
