@@ -111,7 +111,7 @@ def tell(repetitions: int) -> dict[str, list[float]]:
                     for session in record.sessions:
                         session["runs"].counts[18 + turn % 16] += 1
                     before = time.process_time()
-                    teller.tell(where, 60.0 * turn + observe.SAMPLE_EVERY_S * look)
+                    teller.tell(where, 60.0 * turn + observe.REPEAT_EVERY_S * look)
                     took_s += time.process_time() - before
                 if turn >= 10:
                     found.setdefault(name, []).append(took_s / 60 * 100)

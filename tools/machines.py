@@ -74,9 +74,10 @@ def unpack(archive: str, into: Path) -> Path:
 
 def write(contents: Mapping[str, str], into: Path) -> Path:
     """Writes files (path to text; a link as NUL and its target) below `into`, which is returned."""
+    for folder in {name.rpartition("/")[0] for name in contents}:
+        (into / folder).mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         target = into / name
-        target.parent.mkdir(parents=True, exist_ok=True)
         if content.startswith("\0"):
             target.symlink_to(content[1:])
         else:

@@ -64,7 +64,7 @@ static bool leave_alone(const char *why)
     }
     rd_put(&line, "is left alone: ");
     rd_put(&line, why);
-    rd_name_mapping(text);
+    rd_mark(RD_MARK_RUNTIME, text);
     rd_announce(text);
     return false;
 }
@@ -127,7 +127,6 @@ static bool prepare(void)
     rd_providers_wrap(table);
     rd_session_wrap(table);
     rd_async_wrap(table);
-    rd_observe_wrap(table);
     for (unsigned i = 0; i < length; i++) {
         /* The code may ask whether this runtime has a function. */
         table[i] = seen_table[i] == NULL ? NULL : table[i];

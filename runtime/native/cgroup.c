@@ -19,13 +19,7 @@ struct scratch {
     char hierarchy[PATH_BYTES];
     char mount_root[PATH_BYTES];
     char mount_point[PATH_BYTES];
-    /* The cgroup with the tightest quota, and the process's own; "" where there is none, or it can't be seen. */
-    char tightest[PATH_BYTES];
-    char innermost[PATH_BYTES];
 };
-
-/* Of the last reading. */
-static char quota_folder[PATH_BYTES];
 
 static bool is_directory(const char *path)
 {
@@ -149,15 +143,15 @@ static bool next_name(struct rd_text *path, struct rd_text *name)
 /* The part of the process's path that lies below the mount's root; false where the mount shows another part of the
  * hierarchy. Empty, and not `within`, where only the mount's top is known to be above the process: see visible_path in
  * cgroupfs.py. */
-static bool visible_path(struct rd_text own, struct rd_text mount_root, struct rd_text *below, bool *within)
+static bool visible_path(struct rd_text own, struct rd_text mount_root, struct rd_text *below)
 {
     struct rd_text above = mount_root, rest = own, name, other;
-    *within = true;
-    while (*within && next_name(&above, &name)) {
-        *within = next_name(&rest, &other) && name.length == other.length
+    bool within = true;
+    while (within && next_name(&above, &name)) {
+        within = next_name(&rest, &other) && name.length == other.length
                   && __builtin_memcmp(name.at, other.at, name.length) == 0;
     }
-    if (*within) {
+    if (within) {
         *below = rest;
         while (next_name(&rest, &name)) {
             if (rd_text_is(name, "..")) {
@@ -176,31 +170,18 @@ static bool visible_path(struct rd_text own, struct rd_text mount_root, struct r
     return true;
 }
 
-static void copy(char to[PATH_BYTES], const char *text)
-{
-    struct rd_out out = rd_out(to, PATH_BYTES);
-    rd_put(&out, text);
-}
-
 /* Lowers *quota_cpus (0: none yet) to the tightest quota from the mount's top down to the process's own cgroup, as far
  * as the folders exist. scratch->path is where the top is; it is used up. */
-static void tighten(struct scratch *scratch, int version, struct rd_text below, bool within, double *quota_cpus)
+static void tighten(struct scratch *scratch, int version, struct rd_text below, double *quota_cpus)
 {
     struct rd_out path = {scratch->path, sizeof scratch->path, rd_length(scratch->path)};
     struct rd_text name = {NULL, 0};
-    bool is_here = false;
     for (int depth = 0; depth <= MAX_DEPTH; depth++) {
         double quota;
-        if (quota_of(scratch, version, path.at, &quota)
-            && (*quota_cpus == 0 || quota < *quota_cpus || (is_here && quota <= *quota_cpus))) {
-            is_here = true;
+        if (quota_of(scratch, version, path.at, &quota) && (*quota_cpus == 0 || quota < *quota_cpus)) {
             *quota_cpus = quota;
-            copy(scratch->tightest, path.at);
         }
         if (!next_name(&below, &name)) {
-            if (within && scratch->innermost[0] == '\0' && is_directory(path.at)) {
-                copy(scratch->innermost, path.at);
-            }
             break;
         }
         rd_put_char(&path, '/');
@@ -281,10 +262,9 @@ static double quota_by(struct scratch *scratch, const char *root, struct rd_text
     double quota_cpus = 0;
     for (bool more = true; more;) {
         struct rd_text below;
-        bool within;
         struct rd_text line = rd_split(lines, '\n', &lines, &more);
         if (!is_mount(scratch, line, lines, version)
-            || !visible_path(rd_text_of(scratch->hierarchy), rd_text_of(scratch->mount_root), &below, &within)) {
+            || !visible_path(rd_text_of(scratch->hierarchy), rd_text_of(scratch->mount_root), &below)) {
             continue;
         }
         const char *point = scratch->mount_point;
@@ -295,7 +275,7 @@ static double quota_by(struct scratch *scratch, const char *root, struct rd_text
         rd_put(&path, root);
         rd_put_char(&path, '/');
         rd_put(&path, point);
-        tighten(scratch, version, below, within, &quota_cpus);
+        tighten(scratch, version, below, &quota_cpus);
     }
     return quota_cpus;
 }
@@ -337,12 +317,9 @@ static struct where read_where(struct scratch *scratch, const char *root)
 static bool read_quota(struct scratch *scratch, const char *root, struct where where, double *quota_cpus)
 {
     long own = where.own;
-    scratch->tightest[0] = scratch->innermost[0] = '\0';
     int version = own_path((struct rd_text){scratch->own, own < 0 ? 0 : (size_t)own}, scratch->hierarchy,
                            sizeof scratch->hierarchy);
-    bool knows_own = version > 0;
     if (version == 0 || where.mounts < 0) {
-        quota_folder[0] = '\0';
         return false;
     }
     struct rd_text lines = {scratch->mounts, (size_t)where.mounts};
@@ -356,13 +333,7 @@ static bool read_quota(struct scratch *scratch, const char *root, struct where w
     if (*quota_cpus == 0) {
         *quota_cpus = quota_by(scratch, root, lines, version);
     }
-    copy(quota_folder, *quota_cpus > 0 ? scratch->tightest : knows_own ? scratch->innermost : "");
     return *quota_cpus > 0;
-}
-
-const char *rd_quota_folder(void)
-{
-    return quota_folder;
 }
 
 bool rd_quota_read(const char *root, double *quota_cpus)

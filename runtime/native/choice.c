@@ -82,7 +82,6 @@ static bool choose_mode(struct rd_choice *choice)
     choice->parallel = (choice->code.code & RD_CODE_PARALLEL) != 0;
     bool planned = rd_plan_get(plan, RD_MODE, choice->parallel) == RD_MODE_PARALLEL;
     if (!plan->has[RD_MODE] || (rd_runtime.respect && (choice->code.code & RD_CODE_MODE) != 0)) {
-        choice->mode_because = choice->parallel != planned ? in_the_code : NULL;
         return false;
     }
     choice->parallel = planned;
@@ -266,14 +265,12 @@ static bool joins_global_pool(struct rd_choice *choice)
         return false;
     }
     if (!rd_global_pool()) {
-        choice->pool_because = "the environment has none";
         return false;
     }
     bool own = (choice->code.code & RD_CODE_THREADS) != 0
                || rd_code_count(choice->code.intra, choice->wanted.intra) != 0
                || rd_code_count(choice->code.inter, choice->wanted.inter) != 0;
     if (rd_runtime.respect && (own || rd_runtime.env_counts[INTRA] != 0 || rd_runtime.env_counts[INTER] != 0)) {
-        choice->pool_because = in_the_code;
         return false;
     }
     return true;
@@ -309,7 +306,6 @@ static void use_global_pool(struct rd_choice *choice)
 struct session_switch {
     enum rd_key key;
     int off, on;
-    const char *report;
     int since; /* of 1.x */
 };
 #define PAIR(key, off, on, ...) {RD_##key, SLOT_##off, SLOT_##on, __VA_ARGS__},
@@ -330,7 +326,6 @@ static void choose_switches(struct rd_choice *choice)
         set_option(choice, one->on == one->off ? ((rd_on_number)(uintptr_t)setter)(choice->options, on)
                                                   : ((rd_on)(uintptr_t)setter)(choice->options));
         choice->switches[place] = on;
-        rd_choice_value(choice, one->report, on ? "true" : "false");
     }
 }
 
@@ -353,12 +348,6 @@ static void choose_graph(struct rd_choice *choice)
     static const int levels[] = {0, 1, 2, ORT_ENABLE_ALL};
     const struct rd_plan *plan = &rd_runtime.plan;
     if (plan->has[RD_GRAPH] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
-        char word[16];
-        struct rd_out out = rd_out(word, sizeof word);
-        rd_put_char(&out, '"');
-        rd_plan_value(plan, RD_GRAPH, &out);
-        rd_put_char(&out, '"');
-        rd_choice_value(choice, "graph", word);
         set_option(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options,
                                                                                       levels[plan->value[RD_GRAPH]]));
     }

@@ -236,7 +236,7 @@ static const char *value_in(const char *block, long length, const char *name)
 /* Takes over what an ancestor's environment has of ours; false where it has no plan. With an empty one, nothing. */
 static bool take(struct process *process, const char *environment, long length)
 {
-    static const char *const names[] = {PLAN, LITERALS, "RADDLE_REPORT", "RADDLE_LOG"};
+    static const char *const names[] = {PLAN, LITERALS, "RADDLE_LOG"};
     const char *plan = value_in(environment, length, PLAN);
     for (size_t i = 0; i < sizeof names / sizeof names[0] && plan != NULL && plan[0] != '\0'; i++) {
         const char *value = value_in(environment, length, names[i]);

@@ -101,11 +101,11 @@ enum { RD_OBSERVE_NONE, RD_OBSERVE_SESSIONS, RD_OBSERVE_RUNS };
 enum { RD_ALLOC_SYSTEM, RD_ALLOC_MIMALLOC, RD_ALLOC_JEMALLOC, RD_ALLOC_TCMALLOC };
 
 
-/* What sessions are told: PAIR(key, off, on, name in reports, since 1.x), ONE(key, setter, ...) */
-#define RD_SWITCHES(PAIR, ONE)                                              \
-    PAIR(ARENA, DisableCpuMemArena, EnableCpuMemArena, "arena", 0)          \
-    PAIR(MEM_PATTERN, DisableMemPattern, EnableMemPattern, "memPattern", 0) \
-    ONE(DETERMINISTIC, SetDeterministicCompute, "deterministicCompute", 17)
+/* What sessions are told: PAIR(key, off, on, since 1.x), ONE(key, setter, ...) */
+#define RD_SWITCHES(PAIR, ONE)                                \
+    PAIR(ARENA, DisableCpuMemArena, EnableCpuMemArena, 0)     \
+    PAIR(MEM_PATTERN, DisableMemPattern, EnableMemPattern, 0) \
+    ONE(DETERMINISTIC, SetDeterministicCompute, 17)
 
 enum { RD_SWITCH_ARENA, RD_SWITCH_MEM_PATTERN, RD_SWITCH_DETERMINISTIC, RD_SWITCH_COUNT };
 

@@ -3,6 +3,7 @@
 #include "syscalls.h"
 
 #define RUNTIME "onnxruntime"
+#define MAX_COMPLAINTS 16
 
 static bool announced;
 
@@ -103,43 +104,80 @@ bool rd_announce(const char *line)
     return true;
 }
 
-void rd_name_mapping(const char *line)
+static long map_named(const char *name)
 {
-    static struct rd_lock marked;
-    static long mark;
-    static int mark_pid;
-    /* As long as a name may be. */
-    static char last[250];
-    char name[sizeof last];
+    long file = rd_syscall(NR_MEMFD_CREATE, (long)name, MEMFD_CLOEXEC | MEMFD_NOEXEC_SEAL, 0, 0, 0, 0);
+    if (file == -EINVAL) {
+        /* Linux before 6.3 does not know the seal; later ones may ask for it. */
+        file = rd_syscall(NR_MEMFD_CREATE, (long)name, MEMFD_CLOEXEC, 0, 0, 0, 0);
+    }
+    if (rd_failed(file)) {
+        return file;
+    }
+    /* Neither writable nor ever touched: the file is empty. */
+    long memory = rd_syscall(NR_MMAP, 0, 1, 1, 2, file, 0);
+    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    if (!rd_failed(memory)) {
+        /* A child of a fork has none of the sessions. */
+        rd_syscall(NR_MADVISE, memory, 1, MADV_DONTFORK, 0, 0, 0);
+    }
+    return memory;
+}
+
+void rd_mark(enum rd_mark about, const char *line)
+{
+    static struct {
+        struct rd_lock lock;
+        long memory;
+        int pid;
+        /* As long as a name may be. */
+        char name[250];
+    } marks[RD_MARKS];
+    char name[sizeof marks[0].name];
     struct rd_out out = rd_out(name, sizeof name);
     rd_put(&out, RD_MARK);
     rd_put(&out, line);
-    if (!rd_try_lock(&marked)) {
+    if (!rd_try_lock(&marks[about].lock)) {
         return;
     }
-    bool inherited = mark_pid != rd_pid();
-    if (inherited || !rd_same(last, name)) {
-        long file = rd_syscall(NR_MEMFD_CREATE, (long)name, MEMFD_CLOEXEC | MEMFD_NOEXEC_SEAL, 0, 0, 0, 0);
-        if (file == -EINVAL) {
-            /* Linux before 6.3 does not know the seal; later ones may ask for it. */
-            file = rd_syscall(NR_MEMFD_CREATE, (long)name, MEMFD_CLOEXEC, 0, 0, 0, 0);
-        }
-        /* Neither writable nor ever touched: the file is empty. */
-        long memory = rd_failed(file) ? file : rd_syscall(NR_MMAP, 0, 1, 1, 2, file, 0);
-        if (!rd_failed(file)) {
-            rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
-        }
+    bool inherited = marks[about].pid != rd_pid();
+    if (inherited || !rd_same(marks[about].name, name)) {
+        long memory = map_named(name);
         if (!rd_failed(memory)) {
-            if (!inherited && mark != 0) {
-                rd_syscall(NR_MUNMAP, mark, 1, 0, 0, 0, 0);
+            if (!inherited && marks[about].memory != 0) {
+                rd_syscall(NR_MUNMAP, marks[about].memory, 1, 0, 0, 0, 0);
             }
-            /* A child of a fork has none of the sessions. */
-            rd_syscall(NR_MADVISE, memory, 1, MADV_DONTFORK, 0, 0, 0);
-            mark = memory;
-            mark_pid = rd_pid();
-            out = rd_out(last, sizeof last);
+            marks[about].memory = memory;
+            marks[about].pid = rd_pid();
+            out = rd_out(marks[about].name, sizeof marks[about].name);
             rd_put(&out, name);
         }
     }
-    rd_unlock(&marked);
+    rd_unlock(&marks[about].lock);
+}
+
+void rd_complain(const char *line)
+{
+    static struct rd_lock lock;
+    static char complaints[MAX_COMPLAINTS][304];
+    static int count;
+    char kept[sizeof complaints[0]];
+    struct rd_out out = rd_out(kept, sizeof kept);
+    rd_put(&out, line);
+    bool fresh = false;
+    if (rd_try_lock(&lock)) {
+        fresh = count < MAX_COMPLAINTS;
+        for (int i = 0; i < count; i++) {
+            fresh &= !rd_same(complaints[i], kept);
+        }
+        if (fresh) {
+            out = rd_out(complaints[count++], sizeof kept);
+            rd_put(&out, kept);
+        }
+        rd_unlock(&lock);
+    }
+    if (fresh) {
+        rd_log(line);
+        rd_mark(RD_MARK_COMPLAINT, line);
+    }
 }

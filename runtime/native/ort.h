@@ -118,28 +118,23 @@ struct rd_choice {
     bool code_affinity;
     bool failed;
     struct rd_pool *pool;
-    const char *intra_because, *inter_because, *mode_because, *spin_because, *affinity_because, *pool_because;
+    const char *intra_because, *inter_because, *spin_because, *affinity_because;
     char cut[192];
     char message[160]; /* of the first setter that failed */
-    char values[512];  /* what rd_choice_value was told */
 };
 
 /* Decides, and sets it on a clone; false where the session has to be left alone. To be let go in either case. */
 bool rd_choice_make(struct rd_choice *choice, const void *options, const void *environment, bool may_join);
 void rd_choice_release(struct rd_choice *choice);
-/* Has a value reported under this name; `json` is true, false, a number or a quoted word. */
-void rd_choice_value(struct rd_choice *choice, const char *name, const char *json);
-/* Says and records what a session got. */
-void rd_choice_report(const struct rd_choice *choice, const void *session, uint64_t took_us);
+/* Leaves the session's mark, and writes its log line where that is due. */
+void rd_choice_announce(const struct rd_choice *choice);
 
-/* ---- session.c, environment.c, providers.c, async.c, observe.c ---- */
+/* ---- session.c, environment.c, providers.c, async.c ---- */
 
 void rd_session_wrap(const void **table);
 void rd_environment_wrap(const void **table);
 void rd_providers_wrap(const void **table);
 void rd_async_wrap(const void **table);
-/* After the others: it counts the runs of what they have put there. */
-void rd_observe_wrap(const void **table);
 /* Forget what they keep of a runtime that was unloaded. */
 void rd_options_drop(void);
 void rd_session_drop(void);

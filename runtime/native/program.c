@@ -160,21 +160,19 @@ static const struct {
 static const char names_of_runtimes[][20] = {RD_RUNTIMES(RUNTIME)};
 
 struct process {
-    int pid, own_pid, parent;
+    int pid, parent;
     unsigned user;
     char command[64];
     char threads[12];
     bool lives, readable; /* it has memory, so it is no thread of the kernel's and has not ended */
     enum plan_of whose;
     char plan[RD_MAX_PLAN_TEXT + 1];
-    char folder[448];
     char counts[512]; /* "OMP_NUM_THREADS=2 ..." */
     bool door, glibc, musl, python;
     bool late; /* its Python was not there at its start: a frozen program, a module of another language */
     char closed_by; /* the letter of Python's option */
     unsigned runtimes; /* a bit for each of enum rd_runtime */
-    char mark[256];
-    char report[PIECE + 1];
+    char marks[4096]; /* one after the other, each ended by a line feed */
     bool reached;
     const char *why;
 };
@@ -216,11 +214,6 @@ static void read_status(struct reader *reader, struct process *one)
             keep(one->threads, sizeof one->threads, word);
         } else if (rd_text_is(name, "VmSize")) {
             one->lives = true;
-        } else if (rd_text_is(name, "NSpid")) {
-            /* The last is the number that the process itself knows. */
-            for (; word.length > 0; word = rd_next_word(&rest)) {
-                one->own_pid = number_of(word);
-            }
         }
     }
 }
@@ -238,15 +231,12 @@ static bool is_count(struct rd_text name, struct rd_text value)
                || ends(name, "THREADPOOL_SIZE"));
 }
 
-/* Takes the plan, and where reports are, from a variable of the nearest environment that has them. */
+/* Takes the plan from a variable of the nearest environment that has it. */
 static void note(struct process *one, struct rd_text name, struct rd_text value, enum plan_of whose)
 {
     if (rd_text_is(name, "RADDLE_PLAN") && one->whose == NOBODYS) {
         one->whose = value.length > 0 ? whose : EMPTY;
         keep(one->plan, sizeof one->plan, value);
-    } else if (rd_text_is(name, "RADDLE_REPORT") && one->folder[0] == '\0') {
-        struct rd_out out = rd_out(one->folder, sizeof one->folder);
-        rd_put_text(&out, value);
     }
 }
 
@@ -347,7 +337,13 @@ static void read_mapping(struct process *one, struct rd_text line)
     }
     if (begins(line, "/memfd:" RD_MARK)) {
         line = after(line, rd_length("/memfd:" RD_MARK));
-        keep(one->mark, sizeof one->mark, ends(line, " (deleted)") ? (struct rd_text){line.at, line.length - 10} : line);
+        line.length -= ends(line, " (deleted)") ? rd_length(" (deleted)") : 0;
+        size_t used = rd_length(one->marks);
+        if (used + line.length + 2 < sizeof one->marks) {
+            keep(one->marks + used, sizeof one->marks - used, line);
+            struct rd_out marks = {one->marks, sizeof one->marks, used + line.length};
+            rd_put_char(&marks, '\n');
+        }
         return;
     }
     if (line.length == 0 || *line.at != '/') {
@@ -396,97 +392,12 @@ static char closing_option(struct reader *reader, int pid)
     return rd_python_closed(is_python_s(pid) ? "python" : "", count, words);
 }
 
-/* Seconds since 1970 when the process began. */
-static int64_t began_at(struct reader *reader, int pid)
-{
-    char path[64];
-    struct rd_text line, word = {NULL, 0};
-    int64_t now[2] = {0, 0}, up[2] = {0, 0};
-    uint64_t ticks = 0;
-    start(reader, path_of(path, pid, "/stat"));
-    if (next(reader, '\n', &line)) {
-        /* The name may hold anything. */
-        size_t name = 0;
-        for (size_t i = 0; i < line.length; i++) {
-            name = line.at[i] == ')' ? i + 1 : name;
-        }
-        line = after(line, name);
-        for (int field = 3; field <= 22; field++) {
-            word = rd_next_word(&line);
-        }
-        rd_number(word, &ticks);
-    }
-    end(reader);
-    rd_syscall(NR_CLOCK_GETTIME, 0, (long)now, 0, 0, 0, 0);
-    rd_syscall(NR_CLOCK_GETTIME, CLOCK_BOOTTIME, (long)up, 0, 0, 0, 0);
-    /* The kernel shows a hundred ticks a second on either processor. */
-    return now[0] - up[0] + (int64_t)(ticks / 100);
-}
-
-/* The path of the process's own report: the newest of its number since it began, as a container that starts again uses
- * numbers again. Empty where there is none. */
-static void find_report(struct reader *reader, const struct process *one, char *path, size_t size)
-{
-    char start_of_name[16], folder[512], other[576];
-    struct rd_out out = rd_out(start_of_name, sizeof start_of_name);
-    rd_put_number(&out, one->own_pid);
-    rd_put_char(&out, '-');
-    size_t length = out.length + 8 + rd_length(".json");
-    out = rd_out(folder, sizeof folder);
-    rd_put(&out, "/proc/");
-    rd_put_number(&out, one->pid);
-    rd_put(&out, "/root");
-    rd_put(&out, one->folder);
-    rd_put_char(&out, '/');
-    int64_t newest = began_at(reader, one->pid) - 1;
-    struct rd_dir dir;
-    path[0] = '\0';
-    for (const char *name = rd_dir_open(&dir, "", folder); name != NULL; name = rd_dir_next(&dir)) {
-        uint64_t status[STAT_WORDS];
-        struct rd_text text = rd_text_of(name);
-        if (text.length != length || !begins(text, start_of_name) || !ends(text, ".json")) {
-            continue;
-        }
-        out = rd_out(other, sizeof other);
-        rd_put(&out, folder);
-        rd_put(&out, name);
-        if (rd_syscall(NR_NEWFSTATAT, AT_FDCWD, (long)other, (long)status, AT_SYMLINK_NOFOLLOW, 0, 0) == 0
-            && (int64_t)status[STAT_MODIFIED_S] >= newest) {
-            newest = (int64_t)status[STAT_MODIFIED_S];
-            out = rd_out(path, size);
-            rd_put(&out, other);
-        }
-    }
-}
-
-/* Takes the report where it is JSON of the version that is known. */
-static void read_report(struct reader *reader, struct process *one)
-{
-    char path[576];
-    struct rd_text text;
-    find_report(reader, one, path, sizeof path);
-    start(reader, path);
-    bool whole = path[0] != '\0' && next(reader, '\0', &text) && !reader->cut;
-    if (whole) {
-        __builtin_memcpy(one->report, text.at, text.length);
-        one->report[text.length] = '\0';
-        const char *stop = rd_json_end(one->report);
-        const char *version = stop == NULL ? NULL : rd_json_member(one->report, "v");
-        if (version != NULL && version[0] == '1' && version[1] == ',') {
-            one->report[stop - one->report] = '\0';
-        } else {
-            one->report[0] = '\0';
-        }
-    }
-    end(reader);
-}
-
 /* Whether the shim reaches the process, and why not. */
 static void judge(struct process *one)
 {
     bool has_onnxruntime = (one->runtimes >> RD_RUNTIME_ONNXRUNTIME & 1) != 0;
     one->why = "";
-    if (one->mark[0] != '\0' || one->report[0] != '\0') {
+    if (one->marks[0] != '\0') {
         one->reached = true;
     } else if (!one->door) {
         one->why = one->musl     ? "its libc is musl, whose loader reads no /etc/ld.so.preload"
@@ -511,7 +422,7 @@ static void judge(struct process *one)
 
 static void look(struct reader *reader, struct process *one, int pid)
 {
-    one->pid = one->own_pid = pid;
+    one->pid = pid;
     read_status(reader, one);
     if (!one->lives) {
         return;
@@ -523,9 +434,6 @@ static void look(struct reader *reader, struct process *one, int pid)
     if (one->python) {
         one->closed_by = closing_option(reader, pid);
         one->late = !starts_with_python(pid);
-    }
-    if (one->readable && one->folder[0] == '/') {
-        read_report(reader, one);
     }
     judge(one);
 }
@@ -579,41 +487,17 @@ static void put_runtimes(struct rd_out *out, const struct process *one, const ch
     }
 }
 
-/* A report's value without its quotes; nothing where there is none. */
-static void put_value(struct rd_out *out, const char *value)
+static void put_marks(struct rd_out *out, const struct process *one, bool json)
 {
-    if (value != NULL) {
-        struct rd_text text = {value, (size_t)(rd_json_end(value) - value)};
-        bool quoted = text.length > 1 && *value == '"';
-        rd_put_text(out, quoted ? (struct rd_text){text.at + 1, text.length - 2} : text);
-    }
-}
-
-/* "onnxruntime 1.31.1: intra=1 (planned 2, cut to quota 1), inter=1 ...", of the newest session in its report. */
-static void put_session(struct rd_out *out, const struct process *one)
-{
-    const char *session = rd_json_last(rd_json_member(one->report, "sessions"));
-    const char *got = rd_json_member(session, "effective"), *gap = ": ", *why;
-    char key[64];
-    struct rd_text name, value;
-    if (session == NULL) {
-        rd_put(out, "no session yet");
-        return;
-    }
-    put_value(out, rd_json_member(session, "runtime"));
-    rd_put_char(out, ' ');
-    put_value(out, rd_json_member(session, "version"));
-    while (got != NULL && rd_json_next(&got, &name, &value)) {
+    struct rd_text mark, rest = rd_text_of(one->marks);
+    for (const char *gap = ""; rest.length > 0; gap = json ? "," : "; ") {
+        mark = rd_split(rest, '\n', &rest, NULL);
         rd_put(out, gap);
-        rd_put_text(out, name);
-        rd_put_char(out, '=');
-        put_value(out, value.at);
-        keep(key, sizeof key, name);
-        why = rd_json_member(rd_json_member(session, "because"), key);
-        rd_put(out, why == NULL ? "" : " (");
-        put_value(out, why);
-        rd_put(out, why == NULL ? "" : ")");
-        gap = ", ";
+        if (json) {
+            rd_put_string(out, mark.at, mark.length);
+        } else {
+            rd_put_text(out, mark);
+        }
     }
 }
 
@@ -637,15 +521,13 @@ static void put_row(struct rd_out *out, const struct process *one)
     } else if (one->runtimes != 0 && !one->reached) {
         rd_put(out, "not reached: ");
         rd_put(out, one->why);
-    } else if (one->mark[0] != '\0') {
-        rd_put(out, one->mark);
-    } else if (one->report[0] != '\0') {
-        put_session(out, one);
+    } else if (one->marks[0] != '\0') {
+        put_marks(out, one, false);
     } else if (one->counts[0] == '\0' || one->runtimes == 0) {
         rd_put_char(out, '-');
     }
     if (one->counts[0] != '\0' && one->runtimes != 0) {
-        rd_put(out, one->reached && one->mark[0] == '\0' && one->report[0] == '\0' ? "" : "; ");
+        rd_put(out, one->reached && one->marks[0] == '\0' ? "" : "; ");
         rd_put(out, one->counts);
     }
     rd_put_char(out, '\n');
@@ -702,13 +584,9 @@ static void put_object(struct rd_out *out, const struct process *one)
         rd_put(out, ",\"runtimes\":[");
         put_runtimes(out, one, "\"", ",");
         rd_put_char(out, ']');
-        if (one->mark[0] != '\0') {
-            put_member(out, "said", one->mark);
-        }
-        if (one->report[0] != '\0') {
-            rd_put(out, ",\"report\":");
-            rd_put(out, one->report);
-        }
+        rd_put(out, ",\"marks\":[");
+        put_marks(out, one, true);
+        rd_put_char(out, ']');
         if (one->runtimes != 0) {
             put_switch(out, "reached", one->reached);
             put_member(out, "why", one->why);

@@ -19,10 +19,9 @@
  *   session.c, environment.c, providers.c   the wrapped functions
  *   threads.c, pool.c   creates, names, places and joins pool threads
  *   async.c     RunAsync of a session with one thread     ... adapters/onnxruntime/run_async.py
- *   log.c, log_line.c, report.c   lines on stderr, that of a session, the report
- *   observe.c, runs.c, totals.c   run times; what the process and its cgroup have used   ... observe.py, totals.py
+ *   log.c, log_line.c   lines on stderr, that of a session; marks                ... log.py, mark.py
  *   door.c      before main: completes the environment, the order of what is done there
- *   program.c, json.c   the same file run by itself: which processes are reached, and what they got
+ *   program.c   the same file run by itself: which processes are reached, and what they got
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
  */
 #ifndef RADDLE_H
@@ -59,7 +58,6 @@ void *rd_map(size_t size);
 void rd_unmap(void *memory, size_t size);
 int rd_pid(void);
 uint64_t rd_now_ms(void);
-uint64_t rd_now_us(void);
 /* The value of a key of an auxiliary vector; false, and the value as it was, where it has none. */
 bool rd_auxiliary(const uint64_t *pairs, uint64_t key, uint64_t *value);
 /* The value of an environment variable of this process; NULL where it is not set. */
@@ -207,8 +205,6 @@ bool rd_quota_read(const char *root, double *quota_cpus);
 /* The same of this process by the cgroup and the mounts that it had at first, until they are forgotten. One caller at a
  * time. */
 bool rd_quota_read_again(double *quota_cpus);
-/* The folder of that cgroup as of the last reading, without a quota that of the process's own; "" where it can't be seen. */
-const char *rd_quota_folder(void);
 void rd_quota_forget_place(void);
 
 /* Why a value is not simply the plan's; "" where it is. */
@@ -309,61 +305,20 @@ void rd_allocator_start(const char **environment);
 /* True, with a line that says why, where this process doesn't have the allocator that the plan names. */
 bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why);
 
-/* ---- json.c ---- */
-
-/* Where the JSON value ends that begins at `at`; NULL where it is none, or holds other than ASCII. */
-const char *rd_json_end(const char *at);
-/* The value of an object's member, and of an array's last element; NULL where there is none. */
-const char *rd_json_member(const char *object, const char *name);
-const char *rd_json_last(const char *array);
-/* The member at `at` of an object, or the first where that is the object: its name, its value, and where the next
- * begins. False after the last one. The object is known to be JSON. */
-bool rd_json_next(const char **at, struct rd_text *name, struct rd_text *value);
-
-/* ---- log.c and report.c ---- */
+/* ---- log.c ---- */
 
 /* Before main: what is said later goes to this standard error only. */
 void rd_remember_stderr(void);
 void rd_log(const char *line);
 /* Says it once per process tree: true where it was said now. */
 bool rd_announce(const char *line);
-/* Lets others see the line among this process's mappings, in the place of one before: its latest session. */
-void rd_name_mapping(const char *line);
+/* What a mark is about: the latest session, or the latest complaint. */
+enum rd_mark { RD_MARK_RUNTIME, RD_MARK_COMPLAINT, RD_MARKS };
+/* Shows the line to those who may read this process's mappings, in the place of the one before about the same. */
+void rd_mark(enum rd_mark about, const char *line);
 /* What the name of that mapping begins with, in /proc/PID/maps. */
 #define RD_MARK "raddle: "
-/* Says it once per process, and has the report tell it. */
+/* Logs it once per process, and leaves it as a mark. */
 void rd_complain(const char *line);
-/* Keeps one session for the report: JSON members without their braces. */
-void rd_record(const void *session, const char *version, const struct rd_facts *facts, const char *effective,
-               const char *because, uint64_t took_us);
-/* True where somebody reads reports. */
-bool rd_report_wanted(void);
-/* Keeps the totals of now, and brings the report up to date. */
-void rd_report_sample(void);
-
-/* ---- runs.c and totals.c ---- */
-
-/* Sessions of which the report tells, by their numbers. */
-#define RD_MAX_SESSIONS 16
-/* Set before the first session where runs are counted. */
-extern bool rd_runs_counted;
-/* The number is the session's from now on. */
-void rd_runs_begin(unsigned number, const void *session);
-/* A run of the session begins, and ends; NULL where the report does not tell of the session. */
-struct rd_runs *rd_runs_enter(const void *session);
-void rd_runs_leave(struct rd_runs *runs, const void *session, uint64_t took_ns);
-/* ,"runs":{...} */
-void rd_runs_put(struct rd_out *out, unsigned number);
-
-/* What is not known is RD_UNKNOWN. */
-#define RD_UNKNOWN UINT64_MAX
-struct rd_totals {
-    uint64_t process_cpu_us, tasks;
-    uint64_t cpu_us, periods, throttled_periods, throttled_us, pressure_us;
-};
-/* What the process and the cgroup in that folder have used since each began. */
-void rd_totals_read(const char *folder, struct rd_totals *totals);
-/* JSON members without their braces. */
-void rd_totals_put(struct rd_out *out, const struct rd_totals *totals);
 
 #endif

@@ -29,7 +29,6 @@ struct session_call {
 static rd_status create(const struct session_call *call, const void *options)
 {
     struct rd_choice choice;
-    uint64_t start = rd_now_us();
     char problem[160];
     rd_status status;
     bool tried = false;
@@ -44,14 +43,13 @@ static rd_status create(const struct session_call *call, const void *options)
                 if (attempt > 0) {
                     rd_global_pool_failed();
                 }
-                uint64_t took_us = rd_now_us() - start;
                 if (!choice.global && choice.intra != 1) {
                     rd_session_made(*(void **)call->out);
                 }
                 if (choice.single_thread) {
                     rd_async_made(*(void **)call->out);
                 }
-                rd_choice_report(&choice, *(void **)call->out, took_us);
+                rd_choice_announce(&choice);
                 rd_choice_release(&choice);
                 return NULL;
             }

@@ -155,16 +155,11 @@ int rd_pid(void)
     return (int)rd_syscall(NR_GETPID, 0, 0, 0, 0, 0, 0);
 }
 
-uint64_t rd_now_us(void)
-{
-    int64_t now[2] = {0, 0};
-    rd_syscall(NR_CLOCK_GETTIME, 1, (long)now, 0, 0, 0, 0);
-    return (uint64_t)now[0] * 1000000 + (uint64_t)now[1] / 1000;
-}
-
 uint64_t rd_now_ms(void)
 {
-    return rd_now_us() / 1000;
+    int64_t now[2] = {0, 0};
+    rd_syscall(NR_CLOCK_GETTIME, CLOCK_MONOTONIC, (long)now, 0, 0, 0, 0);
+    return (uint64_t)now[0] * 1000 + (uint64_t)now[1] / 1000000;
 }
 
 bool rd_auxiliary(const uint64_t *pairs, uint64_t key, uint64_t *value)

@@ -28,16 +28,12 @@
 #define NR_EXIT_GROUP 231
 #define NR_OPENAT 257
 #define NR_NEWFSTATAT 262
-#define NR_UNLINKAT 263
-#define NR_RENAMEAT 264
 #define NR_READLINKAT 267
 #define NR_FACCESSAT 269
 #define NR_MEMFD_CREATE 319
 #define O_DIRECTORY 0200000
 #define O_NOFOLLOW 0400000
 #elif defined(__aarch64__)
-#define NR_UNLINKAT 35
-#define NR_RENAMEAT 38
 #define NR_FACCESSAT 48
 #define NR_OPENAT 56
 #define NR_CLOSE 57
@@ -73,25 +69,17 @@
 #endif
 
 #define EPERM 1
-#define ENOENT 2
-#define ESRCH 3
 #define EACCES 13
 #define EINVAL 22
 #define SIGPIPE 13
 #define SIG_BLOCK 0
 #define SIG_SETMASK 2
-#define CLOCK_REALTIME 0
 #define CLOCK_MONOTONIC 1
-#define CLOCK_PROCESS_CPUTIME 2
 #define CLOCK_BOOTTIME 7
 #define AT_FDCWD (-100)
 /* Keys of the auxiliary vector. */
 #define AT_SECURE 23
 #define AT_EXECFN 31
-#define AT_SYMLINK_NOFOLLOW 0x100
-#define O_WRITE 01
-#define O_CREATE 0100
-#define O_TRUNCATE 01000
 #define O_NONBLOCK 04000
 #define O_CLOEXEC 02000000
 #define O_PATH 010000000
@@ -101,6 +89,5 @@
 /* Where struct stat has the file's size, as a number of 8-byte words; device and inode are the first two. */
 #define STAT_WORDS 32
 #define STAT_SIZE 6
-#define STAT_MODIFIED_S 11
 
 #endif

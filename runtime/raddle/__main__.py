@@ -1,11 +1,9 @@
-"""`python -m raddle`: this container as Raddle sees it (`show`), and what became of the plan in it (`report`).
+"""`python -m raddle`: this container as Raddle sees it.
 
-`show` prints JSON: {budget, plan, effective}: what the container may use, the fields of RADDLE_PLAN (null where there
-is none), and what those come to here: the values for a session of default options, each cut's reason, and the version
-of onnxruntime they are for (null where it isn't installed). It imports no runtime. Exit status 1 where RADDLE_PLAN
-can't be read; `problem` then says why.
-
-`report` reads the files of docs/reference/report.md.
+Prints JSON: {budget, plan, effective}: what the container may use, the fields of RADDLE_PLAN (null where there is
+none), and what those come to here: the values for a session of default options, each cut's reason, and the version of
+onnxruntime they are for (null where it isn't installed). It imports no runtime. Exit status 1 where RADDLE_PLAN can't
+be read; `problem` then says why.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from typing import Any, List, Mapping, Optional
 from raddle import __version__, env
 from raddle.cpus import cpuset
 from raddle.process import cgroup, current, resolution
-from raddle.report import summary
 
 
 def describe(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -94,69 +91,25 @@ def _installed_version(package: str) -> Optional[str]:
         return None
 
 
-_EXAMPLES = """
-examples:
-  python -m raddle                       budget, plan and what the plan comes to here, as JSON
-  python -m raddle report                what the container's processes got, from the folder $RADDLE_REPORT
-  python -m raddle report /reports -o json
-
+_EPILOG = """
 exit status:
-  0  show: the plan can be used, or there is none; report: all is as planned, or explained
-  1  show: the plan can't be used; report: a value differs without a reason, a process complains, a file is no report
-  2  wrong arguments; report: the folder can't be read
+  0  the plan can be used, or there is none
+  1  the plan can't be used
+  2  wrong arguments
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Prints the document; the exit status."""
+    argparse.ArgumentParser(
         prog="python -m raddle",
-        description="What Raddle planned for this container, and what came of it.",
-        epilog=_EXAMPLES,
+        description="This container's CPUs, its plan and what the plan comes to in this process, as JSON.",
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("show", help="this process's view of the container, as JSON (the default)")
-    report = commands.add_parser(
-        "report",
-        help="planned against effective for every process that wrote a report",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    report.add_argument("folder", nargs="?", metavar="FOLDER", help="where the reports are (default: $RADDLE_REPORT)")
-    report.add_argument("-o", dest="form", choices=("table", "json"), default="table", help="(default: table)")
-    return parser
-
-
-def _show() -> int:
+    ).parse_args(arguments)
     document = describe(os.environ)
     print(json.dumps(document, indent=2))
     return 1 if "problem" in document else 0
-
-
-def _report(folder: Optional[str], form: str) -> int:
-    folder = folder or os.environ.get(env.REPORT)
-    if not folder:
-        print("raddle: no folder is named, and RADDLE_REPORT is not set (spec.reports of the policy)", file=sys.stderr)
-        return 2
-    try:
-        reports, unreadable = summary.read_folder(folder)
-    except OSError as error:
-        print(f"raddle: the reports can't be read: {error}", file=sys.stderr)
-        return 2
-    processes = [summary.compare(report) for report in reports]
-    if form == "json":
-        print(json.dumps(summary.document(processes, unreadable), indent=2))
-    else:
-        print(summary.table(processes) or f"no reports in {folder}\n", end="")
-        for name, problem in unreadable.items():
-            print(f"raddle: {name} {problem}", file=sys.stderr)
-    return 0 if not unreadable and all(process.as_planned for process in processes) else 1
-
-
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Runs one command; the exit status."""
-    chosen = _parser().parse_args(arguments)
-    return _report(chosen.folder, chosen.form) if chosen.command == "report" else _show()
 
 
 if __name__ == "__main__":

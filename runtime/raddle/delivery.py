@@ -20,8 +20,6 @@ LIBRARY = MOUNT_PATH + "/libraddle.so"
 # The same file, to be executed: it says which processes of the container are reached.
 PROGRAM = MOUNT_PATH + "/raddle"
 PRELOAD_KEY = "ld.so.preload"
-# Where processes may write their reports (env.REPORT): a volume of its own, since the files are mounted read-only.
-REPORT_PATH = "/opt/raddle-report"
 # As `uname -m` and NodeCPUTopology name them.
 ARCHITECTURES = ("x86_64", "aarch64")
 # The API server refuses a ConfigMap with more (MaxSecretSize), and one that can't be written helps nobody.

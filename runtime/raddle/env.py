@@ -15,7 +15,6 @@ from raddle.keys import NUMBERS, WORDS
 
 PLAN = "RADDLE_PLAN"
 LITERALS = "RADDLE_LITERALS"  # name=value;...: the plain values that the webhook wrote; no shim reads it
-REPORT = "RADDLE_REPORT"  # the folder for one report per process; absent: none is asked for
 AGENT = "RADDLE_AGENT"  # host:port/container: the node's agent, an address, and as whom to speak; absent: to nobody
 ORT_INTRA = "ORT_INTRA_OP_NUM_THREADS"
 ORT_INTER = "ORT_INTER_OP_NUM_THREADS"

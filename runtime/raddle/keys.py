@@ -89,7 +89,7 @@ PROVIDERS = {
     "OpenVINOExecutionProvider": "openvino.",
     "XnnpackExecutionProvider": "xnnpack.",
 }
-# Key, SessionOptions' attribute, name in reports, and what a session has where the code says nothing.
+# Key, SessionOptions' attribute, name in records, and what a session has where the code says nothing.
 SWITCHES = (
     ("arena", "enable_cpu_mem_arena", "arena", True),
     ("mem_pattern", "enable_mem_pattern", "memPattern", True),

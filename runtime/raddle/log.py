@@ -1,4 +1,4 @@
-"""What the shim says: one line on stderr for each runtime, and each complaint once per process.
+"""What the shim says: one line on stderr for each runtime, and each complaint once per process; both as marks too.
 
 Standard error is the application's: what it has closed, replaced or given to a file of its own is left alone.
 """
@@ -17,9 +17,9 @@ from _signal import (  # type: ignore[import-not-found]
     sigpending,
     sigtimedwait,
 )
-from typing import Any, Callable
+from typing import Any
 
-from raddle import STDERR, errors, files
+from raddle import STDERR, errors, files, mark
 
 # The runtimes that a process above this one has said its line about, joined by commas, where it could say so.
 ANNOUNCED = "RADDLE_ANNOUNCED"
@@ -28,14 +28,18 @@ STDERR_NUMBER = 2
 
 # Lines of `complain`, in order, also those that RADDLE_LOG silenced.
 complaints: list[str] = []
-# Brings the process's report up to date and never raises; None: no report is wanted. `report.report` puts it here.
-update_report: Callable[[], None] | None = None
 # The names in ANNOUNCED that this process, or one that it was forked from, has added.
 _announced: list[str] = []
 
 
-def announce(runtime: str, line: str) -> None:
-    """Says what was configured: once per runtime (an adapter's name), for this process and those forked from it."""
+def announce(runtime: str, line: str, *, first_worker: bool = True) -> None:
+    """Says what was configured: in the mark, and where `first_worker` is true on stderr.
+
+    There once per runtime (an adapter's name), for this process and those forked from it.
+    """
+    mark.leave(runtime, line)
+    if not first_worker:
+        return
     said = [name for name in os.environ.get(ANNOUNCED, "").split(",") if name]
     if runtime not in said and runtime not in _announced:
         _announced.append(runtime)
@@ -57,8 +61,7 @@ def complain(line: str) -> None:
     if line not in complaints and len(complaints) < MAX_COMPLAINTS:
         complaints.append(line)
         _say(line)
-        if update_report is not None:
-            update_report()
+        mark.leave(mark.COMPLAINT, line)
 
 
 def _say(line: str) -> None:

@@ -110,6 +110,7 @@ def test_a_shape_that_fails_is_left_out(tmp_path):
 # --- on this machine ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_site_is_measured_with_the_plan_and_without_raddle(tmp_path):
     tiny = replace(SMALL, network=Network(side=8, channels=4, layers=1))
     site = here.Site(model=tiny, limit="1")

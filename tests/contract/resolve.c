@@ -6,8 +6,7 @@
  *     resolve --global    the same -> the size of the global pool, "-" for none
  *     resolve --because   the same -> the reasons, joined by "|"
  *     resolve --error     a plan -> what is wrong with it, "-" for nothing
- *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none, and the folder of that cgroup
- *     resolve --totals    a cgroup's folder -> the totals, as JSON
+ *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none
  *     resolve --place     plan, CPU list, a pool's size, the quota and who says that the CPUs are the container's
  *                         own -> how many threads there is room for and in words, what that comes to and why, the workers'
  *                         CPU lists by ";"; all by "|"
@@ -80,17 +79,7 @@ static void quota(const char *root)
     } else {
         printf("-");
     }
-    printf(rd_quota_folder()[0] == '\0' ? "%s\n" : " %s\n", rd_quota_folder());
-}
-
-static void totals(const char *folder)
-{
-    char text[1024];
-    struct rd_totals found;
-    struct rd_out out = rd_out(text, sizeof text);
-    rd_totals_read(folder, &found);
-    rd_totals_put(&out, &found);
-    printf("{%s}\n", text);
+    puts("");
 }
 
 static void place(char *line)
@@ -156,8 +145,6 @@ int main(int count, char **arguments)
         line[length - 1] = '\0';
         if (strcmp(mode, "--quota") == 0) {
             quota(line);
-        } else if (strcmp(mode, "--totals") == 0) {
-            totals(line);
         } else if (strcmp(mode, "--place") == 0) {
             place(line);
         } else if (strcmp(mode, "--owner") == 0) {

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.native_parts import PARTS, compiled, quota_and_folder
+from support.native_parts import compiled, quota
 
 from raddle import env, keys
 from raddle.cpus import cpuset
@@ -282,10 +282,11 @@ def test_the_quota_is_read_alike_from_every_kind_of_tree(answers, tmp_path):
     for root in roots:
         random_tree(rng, root)
     expected = [read_limits(str(root)) for root in [*roots, Path("/")]]
-    assert answers([*roots, ""], "--quota") == [quota_and_folder(found) for found in expected]
+    assert answers([*roots, ""], "--quota") == [quota(found) for found in expected]
     assert sum(found.quota_cpus is not None for found in expected) > 30
 
 
+@pytest.mark.slow
 def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobody_inherits_them(tmp_path):
     """Its memory is where it is first written to. Threads that have no place of their own get all CPUs back."""
     one, other = (sorted(os.sched_getaffinity(0)) * 2)[:2]
@@ -303,17 +304,8 @@ def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobo
     ], done.stderr
 
 
+@pytest.mark.slow
 def test_a_lock_that_a_thread_of_the_parent_held_at_the_fork_is_free_in_the_child(tmp_path):
     built = compiled(tmp_path, "lock.c", ("sys", "text"))
     done = subprocess.run([built], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["alone 1", "held 0", "forked 1", "held 0", "free 1"]
-
-
-def test_a_report_is_not_waited_for_where_a_fifo_stands(tmp_path):
-    built = compiled(tmp_path, "write.c", (*PARTS, "runs", "log", "elf", "facts"))
-    os.mkfifo(tmp_path / "fifo")
-    for name, answer in (("file", "1"), ("fifo", "0")):
-        command = [built, tmp_path / name, "text"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        assert done.stdout == answer + "\n"
-    assert (tmp_path / "file").read_text() == "text"

@@ -12,7 +12,7 @@ from cluster.client import ApiError
 from cluster.objects import policy
 from cluster.waiting import settled
 from e2e import release, verdict
-from e2e.scenarios import GUEST, PATIENCE_SECONDS, REPORT, RESIZED, SHOW, TWO, Container, Scenario
+from e2e.scenarios import GUEST, PATIENCE_SECONDS, RESIZED, SHOW, TWO, Container, Scenario
 from e2e.waiting import wait
 
 pytestmark = [pytest.mark.e2e, pytest.mark.flaky(reruns=1, rerun_except="E2EError"), pytest.mark.timeout(3600)]
@@ -57,7 +57,7 @@ def test_a_changed_policy_reaches_new_pods_and_old_ones_keep_what_they_have_and_
         assert old == dict.fromkeys(old, THREADS_BEFORE)
         need_counted(space, injected=2, stale=0)
         start = time.monotonic()
-        space.store(policy(reports=True, threads={"intraOp": THREADS_AFTER}))
+        space.store(policy(threads={"intraOp": THREADS_AFTER}))
         need_counted(space, injected=2, stale=2)
         record_property("e2e policy change", f"2 of 2 pods are counted as stale after {time.monotonic() - start:.1f} s")
         need_named(space, stale=old)
@@ -133,8 +133,8 @@ def test_a_container_that_loses_cpus_in_place_keeps_its_threads_and_its_next_sta
             wait(lambda: restarts(space) == 1, "the container was started again", PATIENCE_SECONDS)
             look = wait(lambda: pods.look(space, one), "it has made its session", PATIENCE_SECONDS)
             assert look["threads"] == after
-            # Both sessions are in the reports, and the difference to the plan is explained there.
-            status, text = pods.inside(space, one, container.name, *REPORT)
+            # The difference to the plan is explained in its mark.
+            status, text = pods.explained(space, one, "--live")
             assert (status, f"cut to quota {after}" in text) == (0, True), text
             assert verdict.error_lines(pods.log(space, one)) == []
             assert space.get(RESIZED.name)["status"]["qosClass"] == RESIZED.qos
@@ -144,7 +144,7 @@ def test_a_container_that_loses_cpus_in_place_keeps_its_threads_and_its_next_sta
 
 
 def shown(space, one, *, quota):
-    """What `raddle show` inside says that a session gets, once it has this quota."""
+    """What `python -m raddle` inside says that a session gets, once it has this quota."""
     status, text = pods.inside(space, one, "app", *SHOW)
     found = {} if status else json.loads(text)
     return found.get("effective") if found.get("budget", {}).get("quotaCPUs") == quota else None

@@ -25,22 +25,19 @@ def pod(threads=1, qos="Burstable", volume="configMap", mounts=("/opt/raddle", "
     return {"metadata": {"annotations": plan}, "spec": spec, "status": {"qosClass": qos}}
 
 
-def reported(threads):
-    values = [{"name": "intra", "effective": str(threads)}, {"name": "inter", "effective": "7"}]
-    return (0, json.dumps({"processes": [{"sessions": [{"values": values}]}]}))
+def live(count, *threads):
+    marks = [f"onnxruntime 1.31.1: intra_op={one}, inter_op=7" for one in threads]
+    of_app = {"container": "app", "withRuntime": count, "processes": [{"marks": marks}, {"marks": []}]}
+    other = {"container": "other", "withRuntime": 1, "processes": [{"marks": ["onnxruntime 1.31.1: intra_op=9"]}]}
+    return (0, json.dumps({"live": {"containers": [of_app, other]}}))
 
 
-def live(count):
-    return (0, json.dumps({"live": {"containers": [{"withRuntime": count}]}}))
+ONE = live(1, 1)
 
 
-ONE = live(1)
-
-
-def seen(log=None, report=None, effective=1, show=True, asked=ONE):
+def seen(log=None, effective=1, show=True, asked=ONE):
     shown = (0, json.dumps({"effective": {"intraOp": effective}})) if show else None
-    said = {"report": report or reported(1), "show": shown, "live": asked}
-    return verdict.Seen(log=json.dumps(LOOK) if log is None else log, **said)
+    return verdict.Seen(log=json.dumps(LOOK) if log is None else log, show=shown, live=asked)
 
 
 def wrong(made=None, found=None, scenario=LIMITED):
@@ -71,11 +68,10 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
         ),
         (None, seen(log=json.dumps({**LOOK, "workers": ["0"]})), "threads are tied to 0-1 0 on shared CPUs 0-1"),
         (None, seen(log="pthread_setaffinity_np failed\n" + json.dumps(LOOK)), "in the log: pthread_setaffinity_np"),
-        (None, seen(report=(1, "differs")), "`raddle report` ended with 1: differs"),
         (pod(threads=2), None, "the plan is 2 threads, expected 1"),
-        (None, seen(report=reported(2)), "`raddle report` says [2] threads, expected 1"),
-        (None, seen(report=(0, '{"processes": []}')), "`raddle report` says [] threads, expected 1"),
-        (None, seen(effective=2), "`raddle show` says 2 threads, expected 1"),
+        (None, seen(asked=live(1, 2)), "`raddle explain --live` says [2] threads, expected 1"),
+        (None, seen(asked=live(1)), "`raddle explain --live` says [] threads, expected 1"),
+        (None, seen(effective=2), "`python -m raddle` says 2 threads, expected 1"),
         (None, seen(asked=(1, "not reached")), "`raddle explain --live` ended with 1: not reached"),
         (None, seen(asked=live(0)), "`raddle explain --live` ended with 0: {"),
     ],
@@ -104,7 +100,7 @@ def test_exclusive_cpus_are_as_many_as_asked_for_in_one_numa_node_and_threads_ma
     container = Container(threads=2, cpus=None, cpu_count=2, within=("0-3", "4-7"), exclusive=True)
     scenario = Scenario(name="exclusive", why="", qos="Burstable", containers=(container,))
     look = {"cpus": cpus, "threads": 2, "caller": caller, "workers": [worker], "spinning": 1, "quota_cpus": None}
-    found = seen(log=json.dumps(look), report=reported(2), effective=2)
+    found = seen(log=json.dumps(look), asked=live(1, 2), effective=2)
     assert wrong(pod(threads=2), found, scenario) == said
 
 
@@ -112,7 +108,7 @@ def test_a_worker_that_sleeps_on_exclusive_cpus_is_said():
     container = Container(threads=2, cpus=None, cpu_count=2, exclusive=True)
     scenario = Scenario(name="exclusive", why="", qos="Burstable", containers=(container,))
     look = {"cpus": "4-5", "threads": 2, "caller": "4", "workers": ["5"], "spinning": 0, "quota_cpus": None}
-    found = seen(log=json.dumps(look), report=reported(2), effective=2)
+    found = seen(log=json.dumps(look), asked=live(1, 2), effective=2)
     said = "0 workers burn CPU time half a second after the answer, expected 1"
     assert wrong(pod(threads=2), found, scenario) == said
 

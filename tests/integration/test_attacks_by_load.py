@@ -238,7 +238,7 @@ def taken_with_raddle(raddle, new_space, pods, figures):
     with unharmed(raddle):
         for shim in SHIMS:
             with new_space() as space:
-                space.store(policy(shim=shim, reports=True))
+                space.store(policy(shim=shim))
                 space.governed()
                 for body in plausible(space.probe, pods):
                     taken += 1

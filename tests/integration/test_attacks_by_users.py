@@ -131,7 +131,7 @@ def test_nothing_that_a_user_names_runs_or_is_mounted(hostile, mallory, figures)
     ]
     strange = {}
     for shim in SHIMS:
-        hostile.store(policy(shim.lower(), shim=shim, reports=True, podSelector={"matchLabels": {"shim": shim}}))
+        hostile.store(policy(shim.lower(), shim=shim, podSelector={"matchLabels": {"shim": shim}}))
         body, governor = evil_pod(shim), f"InferenceThreading/{shim.lower()}"
         wait(lambda body=body, name=governor: governed_by(hostile.probe(body)) == name, f"{governor} is in force")
         strange[shim] = foreign_parts(hostile.create(body))

@@ -59,7 +59,6 @@ def test_a_policy_that_names_pods_only_is_filled_in_to_the_last_field(cluster):
         "existingValues": "Respect",
         "presets": "Auto",
         "observe": "Sessions",
-        "reports": False,
         "shim": "Auto",
     }
 
@@ -134,7 +133,7 @@ ACCEPTED = {
     "a stated load": {"load": {"source": "Stated", "runTime": "33ms"}},
     "a duration of several parts": {"load": {"runTime": "1m30.5s"}},
     "memory switches": {"onnxruntime": {"cpuMemArena": False, "memPattern": True, "arenaShrinkage": True}},
-    "reports and an allocator": {"reports": True, "allocator": "Jemalloc"},
+    "an allocator": {"allocator": "Jemalloc"},
     "every runtime": {"runtimes": list(families.NAMES)},
 }
 
@@ -316,7 +315,7 @@ REFUSED = {
         "spec.load.requestsPerSecond",
         "remove requestsPerSecond",
     ),
-    "a switch as text": ({"reports": "yes"}, "spec.reports", "boolean"),
+    "a switch as text": ({"onnxruntime": {"arenaShrinkage": "yes"}}, "spec.onnxruntime.arenaShrinkage", "boolean"),
     "a shim that does not exist": ({"shim": "ConfigMap"}, "spec.shim", '"Auto", "None"'),
     "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),
     "a runtime twice": ({"runtimes": ["go", "go"]}, "spec.runtimes[1]", "Duplicate"),
@@ -495,7 +494,6 @@ def discovered(cluster):
         "ift.spec.onnxruntime.configEntries",
         "ift.spec.onnxruntime.cpuMemArena",
         "ift.spec.runtimes",
-        "ift.spec.reports",
         "cift.spec.shim",
         "nct.spec.kubelet",
         "nct.spec.cores",

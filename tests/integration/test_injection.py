@@ -259,7 +259,7 @@ def mounted(made, path=delivery.PRELOAD_FILE):
 def test_by_the_door_a_restricted_namespace_admits_the_pod_and_the_files_are_those_of_its_architecture(
     shimmed, tmp_path
 ):
-    shimmed.apply(policy(reports=True))
+    shimmed.apply(policy())
     shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", NAMESPACE_OF_RESTRICTED)
     read_only = {**SECURITY, "readOnlyRootFilesystem": True, "runAsUser": 1000}
     made = shimmed.create(pod(container(cpu="2", securityContext=read_only), **ON_AMD64))
@@ -320,21 +320,6 @@ def test_beside_another_injector_of_the_file_pods_are_admitted_and_one_has_it(
         assert SHIM_VOLUME not in {volume["name"] for volume in made["spec"]["volumes"]}
         log = shimmed.raddle.webhook.log
         assert f"serve: DoorOccupied: volume {AGENT['name']} is mounted on /etc/ld.so.preload" in log
-
-
-def test_reports_have_a_folder_a_container_that_the_api_server_takes_under_restricted_security(shimmed):
-    shimmed.apply(policy(reports=True))
-    shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", NAMESPACE_OF_RESTRICTED)
-    one, two = (container(name, cpu="1", securityContext=SECURITY) for name in ("one", "two"))
-    made = shimmed.create(pod(one, two))
-    for each in made["spec"]["containers"]:
-        (mount,) = [m for m in each["volumeMounts"] if m["name"] == "raddle-report"]
-        assert (mount["mountPath"], mount["subPath"]) == ("/opt/raddle-report", each["name"])
-        assert env_of(made, each["name"])["RADDLE_REPORT"]["value"] == "/opt/raddle-report"
-    (volume,) = [volume for volume in made["spec"]["volumes"] if volume["name"] == "raddle-report"]
-    assert volume["emptyDir"] == {"sizeLimit": "4Mi"}
-    evictable = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
-    assert made["metadata"]["annotations"][evictable] == "raddle-report"
 
 
 # --- what must not change -------------------------------------------------------------------------------------------

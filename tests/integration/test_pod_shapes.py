@@ -27,7 +27,6 @@ SETTINGS = Settings(
 FACTS = Facts(architectures=frozenset({"x86_64"}))
 EVERYTHING = {
     "runtimes": list(families.NAMES),
-    "reports": True,
 }
 RESTRICTED = {
     "allowPrivilegeEscalation": False,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-from pathlib import Path
 
 import pytest
 from support.nodes import unregister
@@ -129,32 +128,24 @@ def environment_of(shimmed, here, tmp_path):
     return make
 
 
-def reported(environment):
-    """The sessions that the processes of a container have reported."""
-    files = Path(environment["RADDLE_REPORT"]).glob("*.json")
-    return [session for file in files for session in json.loads(file.read_text())["sessions"]]
-
-
 @pytest.mark.parametrize("version", [node_lab.BEFORE_EXTRA, nodejs.NEWEST])
 def test_node_has_the_pods_threads_and_keeps_its_own_options(environment_of, version):
     own = [{"name": "NODE_OPTIONS", "value": "--max-old-space-size=256"}]
     one = container(cpu="2", request="10m", command=["node", "app.cjs"], env=own)
-    environment = environment_of(one, threads={"minIntraOp": MORE}, reports=True)
+    environment = environment_of(one, threads={"minIntraOp": MORE})
     assert environment["NODE_OPTIONS"] == own[0]["value"]
     seen = node_lab.run(node_lab.application(version) / "app.cjs", {}, env=environment, cpus=CPUS)
     assert seen.threads == [MORE - 1]
     assert [line.partition(":")[2].split(",")[0] for line in seen.lines] == [f" onnxruntime {version}: intra_op={MORE}"]
-    assert len(reported(environment)) == 1
 
 
-def test_a_native_program_has_the_pods_threads_and_reports_them(environment_of):
+def test_a_native_program_has_the_pods_threads(environment_of):
     if platform.machine() not in delivery.architectures():
         pytest.skip("no native shim was built: make native")
-    environment = environment_of(container(cpu="2", request="10m"), threads={"minIntraOp": MORE}, reports=True)
+    environment = environment_of(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
     with native_caller.Caller(native_lab.program("c", libonnxruntime.MAVEN_VERSIONS[1]), environment) as caller:
         caller.do("env")
         assert len(caller.session()) == MORE - 1
-    assert len(reported(environment)) == 1
 
 
 def test_an_image_that_sets_a_path_of_its_own_has_the_plan_as_well(started, model):

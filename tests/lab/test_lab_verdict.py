@@ -33,7 +33,7 @@ def look(**changes):
         "memory": {"1": PAGES},
         "spinning": 3,
         "kernel": kernel,
-        "raddle": {**kernel, "show": shown, "report": 0, "spins": ["always"], "reported": ""},
+        "raddle": {**kernel, "show": shown, "marks": ["raddle: onnxruntime 1.31.1: intra_op=4, spinning default"]},
         **changes,
     }
 
@@ -88,9 +88,9 @@ def test_a_session_that_is_as_expected_is_ok(bound):
         ({"kernel": {"cpuset": "0-15", "quota_cpus": None}}, "the guest's cgroup is not as it was asked for"),
         ({"raddle": None}, "Raddle is not in the process"),
         ({"raddle": {**look()["raddle"], "quota_cpus": 2}}, "Raddle reads quota_cpus 2, the kernel says None"),
-        ({"raddle": {**look()["raddle"], "report": 1, "reported": "?"}}, "`raddle report` ended with 1: ?"),
-        ({"raddle": {**look()["raddle"], "show": "no plan"}}, "`raddle show` failed: no plan"),
-        ({"raddle": {**look()["raddle"], "spins": ["bounded"]}}, "says spinning bounded, expected always"),
+        ({"raddle": {**look()["raddle"], "marks": []}}, "the shim left no mark"),
+        ({"raddle": {**look()["raddle"], "show": "no plan"}}, "`python -m raddle` failed: no plan"),
+        ({"raddle": {**look()["raddle"], "marks": ["spinning 50 us"]}}, "'spinning 50 us'], expected spinning always"),
         ({"spinning": 0}, "0 workers burn CPU time half a second after the answer, expected spinning always"),
     ],
 )

@@ -493,7 +493,6 @@ def test_the_plan_is_the_nearest_ancestor_s(started, program, tree):
     environ = {
         "PATH": PATH,
         "RADDLE_LITERALS": "MKL_NUM_THREADS=2",
-        "RADDLE_REPORT": "/r",
         "RADDLE_LOG": "0",
         "OTHER": "1",
     }

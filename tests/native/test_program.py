@@ -1,15 +1,13 @@
 """/opt/raddle/raddle, the library as a program: what it says of real processes of every kind, and what it needs for it."""
 
 import contextlib
-import ctypes
 import json
 import os
 import platform
-import random
+import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -158,7 +156,7 @@ def test_a_native_program_says_what_its_newest_session_got_and_its_fork_nothing(
         "planFrom": "own",
         "counts": {"OMP_NUM_THREADS": "2"},
         "runtimes": ["onnxruntime"],
-        "said": line,
+        "marks": [line],
         "reached": True,
         "why": "",
     }
@@ -171,9 +169,9 @@ def test_a_native_program_says_what_its_newest_session_got_and_its_fork_nothing(
 
 def test_a_runtime_that_is_left_alone_says_why(program, glibc):
     with running(glibc.caller, "0", "waits", STUB_VERSION="1.13.1") as (pid, _):
-        assert document(program)[pid]["said"] == (
+        assert document(program)[pid]["marks"] == [
             "onnxruntime 1.13.1 is left alone: this shim knows version 1 from 1.14 on"
-        )
+        ]
 
 
 @pytest.mark.parametrize(
@@ -263,10 +261,8 @@ def test_a_title_written_over_the_environment_leaves_the_container_s_plan(progra
 # --- Python -----------------------------------------------------------------------------------------------------------
 
 
-def test_python_with_onnxruntime_behind_the_door_says_what_its_report_says(tmp_path):
+def test_python_with_onnxruntime_behind_the_door_has_its_session_s_mark(tmp_path):
     python, model, folder = pythons.release(RELEASE), native_lab.model(), door_lab.tree()
-    reports = tmp_path / "reports"
-    reports.mkdir()
     # In a process namespace of its own, as in a container.
     inside = (*door_lab.prefix(folder), "unshare", "--pid", "--fork", "--mount-proc", "bash", "-c")
     need("unshare")
@@ -279,25 +275,24 @@ def test_python_with_onnxruntime_behind_the_door_says_what_its_report_says(tmp_p
         {delivery.PROGRAM} -o json; {delivery.PROGRAM}; echo status $?
         kill %1 %2 %3
     """
-    environ = {"RADDLE_PLAN": PLAN, "RADDLE_REPORT": str(reports), "PATH": os.environ["PATH"], "RADDLE_LOG": "0"}
+    environ = {"RADDLE_PLAN": PLAN, "PATH": os.environ["PATH"], "RADDLE_LOG": "0"}
     done = subprocess.run([*inside, script], env=environ, capture_output=True, text=True, timeout=120, check=False)
     said, *text = done.stdout.splitlines()
     found = json.loads(said)["processes"]
     of_python = [one for one in found if one["python"]]
     reached, ignoring, bare = sorted(of_python, key=lambda one: one["pid"])
     assert {one["door"] for one in found} == {True}
-    assert (reached["reached"], reached["report"]["pid"]) == (True, reached["pid"])
-    assert (bare["planFrom"], bare["plan"], bare["reached"]) == ("ancestor", PLAN, True)
-    written = {path.name.split("-")[0]: json.loads(path.read_text()) for path in reports.iterdir()}
-    assert written == {str(one["pid"]): one["report"] for one in (reached, bare)}
+    assert (reached["reached"], bare["reached"]) == (True, True)
+    assert (bare["planFrom"], bare["plan"]) == ("ancestor", PLAN)
     assert (ignoring["reached"], ignoring["why"]) == (False, "Python's option -I has it ignore the environment")
-    row = next(line for line in text if "intra=" in line)
+    assert ignoring["marks"] == []
+    row = next(line for line in text if "intra_op=" in line)
     version = RELEASE.partition("-")[2]
     assert row.split()[:5] == [str(reached["pid"]), "python", "open", "yes", str(reached["threads"])]
-    session = reached["report"]["sessions"][-1]
+    (mark,) = reached["marks"]
     # Three processes share the machine's CPUs.
-    why = f" ({session['because']['intra']})" if "intra" in session["because"] else ""
-    assert f"onnxruntime {version}: intra={session['effective']['intra']}{why}, " in row
+    assert re.fullmatch(rf"onnxruntime {re.escape(version)}: intra_op=\d( \(.*\))?, inter_op=1, spinning .*", mark)
+    assert row.endswith(f"  {mark}")
     assert text[-2:] == ["reached: 2 of 3 processes with a runtime", "status 1"]
 
 
@@ -350,100 +345,51 @@ def test_a_real_node_js_says_what_its_session_got(program):
     with running("node", "-e", code) as (pid, _):
         found = document(program)[pid]
     assert found["reached"] is True
-    assert found["said"].startswith("onnxruntime 1.30.0: intra_op=2, inter_op=1, spinning off")
+    (mark,) = found["marks"]
+    assert mark.startswith("onnxruntime 1.30.0: intra_op=2, inter_op=1, spinning off")
 
 
-# --- reports that are none of this process's --------------------------------------------------------------------------
+# --- marks that are anybody's ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "taken"),
-    [
-        ("{pid}-00000001.json", '{{"v":1,"pid":{pid},"sessions":[]}}', True),
-        ("{pid}-00000001.json", '{{"v":1,"sessions":[{{"runtime":"x","effective":[]}}]}}', True),
-        ("{pid}-00000001.json", '{{"v":1,"sessions":[{{"runtime":"x","effective":"x"}}]}}', True),
-        ("{pid}-00000001.json", '{{"v":1,"a":"\\u00e9\\\\","b":[-1.5e3,null,true]}} \n', True),
-        ("1{pid}-00000001.json", '{{"v":1,"pid":{pid}}}', False),
-        ("{pid}-1.json", '{{"v":1,"pid":{pid}}}', False),
-        (".{pid}-00000001.json.tmp", '{{"v":1,"pid":{pid}}}', False),
-        ("{pid}-00000001.json", '{{"v":2,"pid":{pid}}}', False),
-        ("{pid}-00000001.json", '{{"v":1,"pid":{pid}', False),
-        ("{pid}-00000001.json", '{{"v":1,"x":01}}', False),
-        ("{pid}-00000001.json", '{{"v":1,"x":"\x1b[2J"}}', False),
-        ("{pid}-00000001.json", '{{"v":1,"x":"é"}}', False),
-        ("{pid}-00000001.json", '{{"v":1,"x":' + "[" * 40 + "]" * 40 + "}}", False),
-        ("{pid}-00000001.json", '{{"v":1,"x":"' + "y" * 30000 + '"}}', False),
-        ("{pid}-00000001.json", "", False),
-    ],
-)
-def test_only_what_is_this_process_s_report_and_json_is_shown(program, waiting, named, tmp_path, name, text, taken):
-    libraries = str(named("libgomp.so.1"))
-    with running(waiting(), LD_PRELOAD=libraries, RADDLE_REPORT=str(tmp_path)) as (pid, _):
-        (tmp_path / name.format(pid=pid)).write_text(text.format(pid=pid))
+MARKED = """
+import ctypes, json, os, sys
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+for name in json.loads(sys.argv[1]):
+    file = os.memfd_create(name)
+    assert libc.mmap(None, 1, 1, 2, file, 0) != -1
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_mark_holds_is_shown_in_one_line_and_steers_no_terminal(program, named):
+    names = ["raddle: a 1: x", 'raddle: "\\\x1b[2J\n\u00e9', "other: x", "raddle: "]
+    preload = f"{library()}:{named('libgomp.so.1')}"
+    with running(sys.executable, "-c", MARKED, json.dumps(names), LD_PRELOAD=preload) as (pid, _):
         found = document(program)[pid]
-        assert ask(program)[0] in ((0, 1) if taken else (1,))
-    assert (found["reached"], "report" in found) == (taken, taken)
-    if taken:
-        assert found["report"] == json.loads(text.format(pid=pid))
+        row = rows(ask(program)[1])[pid]
+    assert sorted(found["marks"]) == ["", '"\\?[2J\\012??', "a 1: x"]
+    assert found["reached"] is True
+    assert "a 1: x" in row
+    assert '"\\?[2J\\012??' in row
+    assert row.isprintable()
 
 
-def test_a_report_of_the_container_s_former_life_is_not_taken(program, waiting, named, tmp_path):
-    with running(waiting(), LD_PRELOAD=str(named("libgomp.so.1")), RADDLE_REPORT=str(tmp_path)) as (pid, _):
-        for number, (age_s, mark) in enumerate([(1000, "before"), (0, "now"), (-5, "newest"), (2000, "before")]):
-            path = tmp_path / f"{pid}-{number:08x}.json"
-            path.write_text(json.dumps({"v": 1, "mark": mark}, separators=(",", ":")))
-            os.utime(path, (time.time() - age_s,) * 2)
-        assert document(program)[pid]["report"]["mark"] == "newest"
-        for path in tmp_path.iterdir():
-            os.utime(path, (time.time() - 1000,) * 2)
-        assert "report" not in document(program)[pid]
+def test_of_more_marks_than_anybody_leaves_only_some_are_shown(program):
+    names = [f"raddle: {number} " + "x" * 230 for number in range(100)]
+    with running(sys.executable, "-c", MARKED, json.dumps(names)) as (pid, _):
+        marks = document(program)[pid]["marks"]
+    assert 10 < len(marks) < 20
+    assert set(marks) <= {name.removeprefix("raddle: ") for name in names}
 
 
-def test_a_pipe_or_a_link_in_a_report_s_place_is_passed_over(program, waiting, tmp_path):
-    (tmp_path / "elsewhere").write_text('{"v":1,"x":0}')
-    with running(waiting(), RADDLE_REPORT=str(tmp_path)) as (pid, _):
-        os.mkfifo(tmp_path / f"{pid}-00000001.json")
-        assert "report" not in document(program)[pid]
-        (tmp_path / f"{pid}-00000001.json").unlink()
-        (tmp_path / f"{pid}-00000001.json").symlink_to("elsewhere")
-        assert "report" not in document(program)[pid]
-
-
-@pytest.fixture(scope="module")
-def json_end(tmp_path_factory):
-    """json_end(bytes): whether json.c takes them for one JSON value."""
-    made = tmp_path_factory.mktemp("json") / "json.so"
-    flags = ("-std=gnu11", "-DRD_HOSTED", "-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all")
-    Kind.run_checked("gcc", *flags, "-o", made, NATIVE / "json.c", NATIVE / "text.c")
-    found = ctypes.CDLL(str(made)).rd_json_end
-    found.argtypes, found.restype = [ctypes.c_char_p], ctypes.c_void_p
-
-    def whole(data):
-        kept = ctypes.create_string_buffer(data)
-        end = found(ctypes.cast(kept, ctypes.c_char_p))
-        return end is not None and end - ctypes.addressof(kept) == len(data)
-
-    return whole
-
-
-def test_json_is_what_python_takes_for_it(json_end):
-    document = {"a": [1, -2.5e-3, {"b": 'x"\\\u00e9\n'}], "c": [True, False, None, [], {}], "": "", "n": [0, 10]}
-    text = json.dumps(document).encode()
-    rng = random.Random(7)
-    seen = {True: 0, False: 0}
-    for _ in range(30_000):
-        changed = bytearray(text)
-        for _ in range(rng.randint(1, 2)):
-            at = rng.randrange(len(changed))
-            changed[at : at + rng.randint(0, 2)] = rng.choice([b"", *(bytes([one]) for one in b'{}[]",:\\0-.eu1t \n')])
-        try:
-            json.loads(changed)
-            wanted = changed == changed.strip()
-        except ValueError:
-            wanted = False
-        assert json_end(bytes(changed)) == wanted, changed
-        seen[wanted] += 1
-    assert min(seen.values()) > 1000
+def test_a_native_program_s_complaint_is_a_mark(program, glibc):
+    # The stub refuses 7 threads; one CPU is enough for a plan that insists on them.
+    with running(glibc.caller, "0", "waits", plan="v=1;intra=7;min=7", STUB_REFUSE="session") as (pid, _):
+        (mark,) = document(program)[pid]["marks"]
+    assert mark.startswith("onnxruntime session is created without the plan's values: no ")
 
 
 # --- the places where it has to work ----------------------------------------------------------------------------------
@@ -580,13 +526,11 @@ def test_address_and_undefined_behaviour_sanitizers_find_nothing(tmp_path, waiti
     flags = ["-std=gnu11", "-g", "-O1", "-DRD_HOSTED", f"-I{NATIVE}", "-fno-sanitize-recover=all"]
     hosted = tmp_path / "hosted"
     Kind.run_checked("gcc", *flags, "-fsanitize=address,undefined", "-o", hosted, tmp_path / "hosted.c", *sources)
-    report = {"v": 1, "sessions": [{"runtime": "x", "effective": {"intra": 1}, "because": {"intra": "y" * 70}}]}
     with (
-        running(waiting(), RADDLE_REPORT=str(tmp_path)) as (pid, _),
+        running(sys.executable, "-c", MARKED, json.dumps(["raddle: \\"])) as (pid, _),
         running(glibc.caller, "3", "waits", **{f"FILLER_{n}": "x" * 30_000 for n in range(3)}),
         running(sys.executable, *["-X", "y"] * 200, "-c", "print('ready', flush=True); input()"),
     ):
-        (tmp_path / f"{pid}-00000001.json").write_text(json.dumps(report, separators=(",", ":")))
         for form in ("table", "json"):
             status, said, errors = ask(hosted, "-o", form, env={"ASAN_OPTIONS": "detect_leaks=0"})
             assert (status in {0, 1}, errors) == (True, "")

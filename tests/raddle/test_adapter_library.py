@@ -147,7 +147,7 @@ def test_the_count_is_cut_and_the_line_says_so(capfd):
     made = Library("cuttoy")
     made.read(types.ModuleType("cuttoy"), "v=1;intra=1024")
     made.note()
-    count = made.effective()["intra"]
+    count = made.wanted().intra
     assert count <= len(os.sched_getaffinity(0))
     assert capfd.readouterr().err.startswith(f"raddle: cuttoy: threads={count} (planned 1024, cut to ")
 

@@ -236,8 +236,6 @@ def test_what_was_done_is_recorded(planned):
     assert record["effective"] == {"intra": 2, "inter": 1, "mode": "sequential", "spin": "never", "affinity": "none"}
     assert record["providers"] == ["CPUExecutionProvider"]
     assert record["plan"] == "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none"
-    assert record["createMs"] > 0
-    assert record["tasks"] >= 2
     assert record["workersSeen"] == 1
 
 

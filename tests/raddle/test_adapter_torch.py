@@ -15,10 +15,9 @@ from support.runtimes.torch_stand_in import Torch
 from raddle import env, log
 from raddle.adapters import torch as adapter
 from raddle.adapters import version_of
-from raddle.adapters.torch.counts import Choice, choose, environment_count, parallel_summary
+from raddle.adapters.torch.counts import Choice, choose, environment_count
 from raddle.adapters.torch.inter_op import InterOp
 from raddle.process.current import Facts
-from raddle.report import summary
 
 EIGHT = 0xFF
 NONE_SET = "OMP_NUM_THREADS is not set"
@@ -144,17 +143,9 @@ def test_the_line_says_what_decided():
     assert Choice().line("2.7.1") == "torch 2.7.1: intra_op=default, inter_op=default"
 
 
-def test_the_report_puts_torchs_counts_beside_what_is_planned_for_torch():
+def test_the_line_has_both_counts_and_why_they_are_not_the_planned_ones():
     choice = choose({"omp": 4, "torch_inter": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
-    session = {"runtime": "torch", "effective": choice.effective(), "because": choice.reasons()}
-    (group,) = summary.compare({"plan": "v=1;intra=8;inter=2;omp=4;torch_inter=1", "sessions": [session]}).sessions
-    assert [value[1:] for value in group.values] == [("4", "2", "planned 4, cut to cpuset of 2"), ("1", "1", "")]
-
-
-def test_the_summary_holds_what_the_text_says_and_survives_any_text():
-    text = "ATen/Parallel:\n\tomp_get_max_threads() : 2\n\tmkl_get_max_threads() : many\nATen parallel backend: OpenMP\n::\n"
-    assert parallel_summary(text) == {"ompMaxThreads": 2, "backend": "OpenMP"}
-    assert parallel_summary("") == {}
+    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1"
 
 
 def wrapped(torch, count=2, *, fresh=True, override=False):
@@ -268,7 +259,3 @@ def test_a_module_that_is_not_torch_is_left_alone_with_a_line():
     before = len(log.complaints)
     adapter.install(types.ModuleType("torch"), f"v={env.VERSION};omp=2;torch_inter=1")
     assert [line.partition(":")[0] for line in said_since(before)] == ["torch is left alone"]
-
-
-def test_effective_is_empty_where_no_torch_was_given_a_plan():
-    assert adapter.effective() == {}

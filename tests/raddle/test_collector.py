@@ -17,11 +17,10 @@ from raddle.report import observe, record
 
 class Model:
     def __init__(self, threads=2, level="runs", because=""):
-        creation = observe.begin({"observe": level})
         why = {"intra": because} if because else {}
-        self.raddle = creation.created(runtime="toy", version="1", plan="", effective={"intra": threads}, because=why,
+        self.raddle = observe.created({"observe": level}, runtime="toy", version="1", plan="", effective={"intra": threads}, because=why,
                                        facts=current.Facts(3, None))
-        observe.initialized(self.raddle, [], [])
+        observe.initialized(self.raddle, [])
 
     run = observe.timed(lambda self: None)
 

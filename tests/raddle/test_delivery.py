@@ -100,6 +100,7 @@ def test_the_hash_is_that_of_the_content_and_names_an_object():
     assert re.fullmatch(r"[0-9a-f]{10}", delivery.content_hash())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_all_that_is_delivered_imports_in_every_supported_python(version, tmp_path):
     executable = pythons.interpreter(version)

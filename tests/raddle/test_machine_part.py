@@ -4,8 +4,9 @@ import random
 from itertools import product
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.machines import described_machines
 from support.machines import machines as any_machines
 
@@ -48,7 +49,7 @@ def alike(machine, fields, cpus, *, wishes=WISHES):
 
 @pytest.mark.parametrize("name", NAMED)
 @given(data=st.data())
-@settings(max_examples=25)
+@examples(0.25)
 def test_any_cpus_of_a_recorded_machine_hold_a_pool_as_they_do_there(name, data):
     machine = NAMED[name]
     cpus = data.draw(st.sets(st.sampled_from(cpuset.ids(machine.online)), min_size=1))
@@ -62,7 +63,7 @@ def test_any_cpus_of_any_machine_hold_a_pool_as_they_do_there(machine, data):
 
 
 @given(any_machines())
-@settings(max_examples=40)
+@examples(0.4)
 def test_the_whole_of_a_machine_of_any_size_holds_a_pool_as_it_does_there(machine):
     for fields in fields_of(machine, gpu=True):
         if fields:

@@ -69,9 +69,9 @@ def test_behind_the_door_every_python_has_it_though_its_path_has_not(how):
         return subprocess.run([*command, *words], env=variables, capture_output=True, text=True, check=True).stdout
 
     assert json.loads(said("-m", "raddle"))["plan"] == env.decode(PLAN)
-    installed = json.loads(said("-m", "raddle", "show"))["effective"]["onnxruntime"]
+    installed = json.loads(said("-m", "raddle"))["effective"]["onnxruntime"]
     assert installed == (None if how == "system" else "1.31.1")
-    assert "python -m raddle report" in said("-m", "raddle", "--help")
+    assert said("-m", "raddle", "--help").startswith("usage: python -m raddle [-h]\n")
     assert (
         said("-c", "import os, sys; print([p for p in sys.path if 'opt' in p], 'PYTHONPATH' in os.environ)")
         == "[] False\n"
@@ -106,6 +106,7 @@ def test_fewer_cpus_are_seen(mounted):
     assert document["effective"]["intraOp"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_it_runs_in_every_supported_python_from_the_mount(mounted, version):
     executable = pythons.interpreter(version)

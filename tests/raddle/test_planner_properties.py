@@ -6,7 +6,8 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from support.examples import examples
 from support.machines import absurd_budgets, containers, machines, policies, wider_containers
 from support.placement.invariants import faults, in_the_container, violations, wider
 from support.placement.named import MACHINES
@@ -18,7 +19,7 @@ from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
 
 # Machines are costly to draw: fewer examples than usual, and no deadline for the largest.
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = examples(0.6)
 
 
 @EXAMPLES

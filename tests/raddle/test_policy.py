@@ -40,7 +40,6 @@ def test_every_field_is_read():
         "existingValues": "Override",
         "tuning": "ranker",
         "observe": "Runs",
-        "reports": True,
         "shim": "None",
     }
     policy = parse(spec)
@@ -75,7 +74,6 @@ def test_every_field_is_read():
         existing_values="Override",
         tuning="ranker",
         observe="Runs",
-        reports=True,
         shim="None",
     )
     assert from_settings(to_settings(policy)) == policy

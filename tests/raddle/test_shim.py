@@ -15,6 +15,8 @@ import raddle
 from raddle import env, shim
 from runtimes import pythons
 
+pytestmark = pytest.mark.slow
+
 RUNTIME = Path(shim.__file__).parents[1]
 PLAN = "v=1;intra=2;spin=never"
 # All that a process may have loaded beyond what it has without Raddle.

@@ -8,9 +8,10 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import captures
+from support.examples import examples
 
 import machines
 from raddle.machine.document import from_document, to_document
@@ -234,7 +235,7 @@ def check(machine):
         assert to_document(from_document(json.loads(json.dumps(document)))) == document
 
 
-@settings(max_examples=40)  # of each of nine trees
+@examples(0.4)  # of each of nine trees
 @given(damage=damages(), quota_cpus=st.none() | st.floats(0.1, 64))
 def test_whatever_is_wrong_with_some_files(recorded, damage, quota_cpus):
     root, files = recorded

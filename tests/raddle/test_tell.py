@@ -24,11 +24,10 @@ from raddle.process import current
 from raddle.report import observe, record, tell
 
 def session(threads=2, level="sessions", because="", **more):
-    creation = observe.begin({"observe": level})
     why = {"intra": because} if because else {}
-    made = creation.created(runtime="toy", version="1", plan="", effective={"intra": threads}, because=why,
+    made = observe.created({"observe": level}, runtime="toy", version="1", plan="", effective={"intra": threads}, because=why,
                             facts=current.Facts(3, None), **more)
-    observe.initialized(made, [], [])
+    observe.initialized(made, [])
     return made
 
 """

@@ -53,7 +53,6 @@ FULLEST = Policy(
     existing_values="Override",
     tuning="x" * 63,
     observe="Runs",
-    reports=True,
     shim="None",
 )
 budgets = st.builds(

@@ -473,7 +473,7 @@ def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_clos
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_asked(run, width):
-    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": DEPLOYMENT}
+    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
     (pod,) = yaml.safe_load_all(
         run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
     )
@@ -486,7 +486,7 @@ def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_ask
         printed[wide] = text.getvalue().splitlines()
     assert "  OMP_NUM_THREADS=11" in printed[False]
     assert not [line for line in printed[False] if "RADDLE_" in line]
-    own = {f"  RADDLE_PLAN={snapshot.annotations['shim.raddle.dev/serve']}", "  RADDLE_REPORT=/opt/raddle-report"}
+    own = {f"  RADDLE_PLAN={snapshot.annotations['shim.raddle.dev/serve']}"}
     assert set(printed[True]) - set(printed[False]) == own
 
 

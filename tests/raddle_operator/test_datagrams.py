@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.examples import examples
 from support.runtimes import shim_lab
 
 from cluster.waiting import wait
@@ -233,7 +234,7 @@ class Hearing(RuleBasedStateMachine):
 
 
 TestHearing = Hearing.TestCase
-TestHearing.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestHearing.settings = examples(0.2, stateful_step_count=20)
 
 
 # --- merged -----------------------------------------------------------------------------------------------------------
@@ -359,10 +360,10 @@ PROCESS = """
 import os, sys
 from raddle.process import current
 from raddle.report import observe, tell
-made = observe.begin({"observe": "runs"}).created(runtime="toy", version="1", plan="", effective={"intra": 4},
+made = observe.created({"observe": "runs"}, runtime="toy", version="1", plan="", effective={"intra": 4},
                                                   because={"intra": "set in the code"}, facts=current.Facts(3, None))
 made["runs"].counts[20], made["runs"].total_ns = 5, 4000000
-observe.initialized(made, [], [])
+observe.initialized(made, [])
 print(os.getpid(), flush=True)
 sys.stdin.read()
 """

@@ -23,7 +23,6 @@ MIB = 2**20
 SPEC = {
     "podSelector": {},
     "runtimes": list(families.NAMES),
-    "reports": True,
 }
 POLICIES = Policies(
     [policy_from_object({"kind": "InferenceThreading", "metadata": {"name": "p", "namespace": "ns"}, "spec": SPEC})]
@@ -38,8 +37,6 @@ REST = (
 )
 COPY = {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}}
 SHIM_MOUNT = {"name": "raddle-shim", "mountPath": "/opt/raddle"}
-REPORT = {"name": "raddle-report", "emptyDir": {"sizeLimit": "1Mi"}}
-REPORT_MOUNT = {"name": "raddle-report", "mountPath": "/opt/raddle-report"}
 
 
 def ours(container):
@@ -91,7 +88,7 @@ HOSTILE = {
     "sidecars": lambda: containers(12_000, "initContainers", restartPolicy="Always"),
     "containers of one name": lambda: with_spec(pod(), containers=pod()["spec"]["containers"] * 12_000),
     "injected containers": lambda: with_spec(
-        containers(4_000, env=[ours("c1")], volumeMounts=[SHIM_MOUNT, REPORT_MOUNT]), volumes=[COPY, REPORT]
+        containers(4_000, env=[ours("c1")], volumeMounts=[SHIM_MOUNT]), volumes=[COPY]
     ),
     "digits": lambda: pod(resources={"limits": {"cpu": "1" * MIB}}),
     "an exponent": lambda: pod(resources={"limits": {"cpu": "1e" + "9" * 20}}),

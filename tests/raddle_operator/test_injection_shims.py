@@ -1,8 +1,7 @@
-"""Which literals a container gets, where reports go, and whom a shim tells."""
+"""Which literals a container gets, whose volumes stay, and where a shim sends datagrams."""
 
 from __future__ import annotations
 
-import copy
 import json
 
 import pytest
@@ -12,7 +11,6 @@ from cluster import objects
 from raddle import env
 from raddle.planning import families
 from raddle_operator.injection.injected import literals_of
-from raddle_operator.injection.volumes import SAFE_TO_EVICT
 from raddle_operator.objects.reasons import SkipReason
 
 LIMITS = {"limits": {"cpu": "4", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
@@ -178,54 +176,10 @@ def test_without_the_shim_javas_options_get_nothing_and_a_reason_says_so():
     assert env.LITERALS not in values(patched)
 
 
-# --- reports --------------------------------------------------------------------------------------------------------
-
-REPORTS = {"reports": True}
-
-
-def mounts(patched, name="serve"):
-    return {m["mountPath"]: m for c in patched["spec"]["containers"] if c["name"] == name for m in c["volumeMounts"]}
-
-
-def test_each_container_has_a_folder_of_its_own_in_one_volume():
-    obj = pod(container("a"), container("b"), container("istio-proxy"))
-    patched, _ = inject(obj, REPORTS)
-    for name in ("a", "b"):
-        assert mounts(patched, name)["/opt/raddle-report"] == {
-            "name": "raddle-report",
-            "mountPath": "/opt/raddle-report",
-            "subPath": name,
-        }
-        assert values(patched, name)["RADDLE_REPORT"] == "/opt/raddle-report"
-    assert entries(patched, "istio-proxy") == []
-    volumes = {volume["name"]: volume for volume in patched["spec"]["volumes"]}
-    # Twice what the shims can write, so that nobody is evicted for it.
-    assert volumes["raddle-report"]["emptyDir"] == {"sizeLimit": "4Mi"}
-    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "raddle-report"
-
-
-def test_the_autoscaler_is_told_of_all_local_volumes():
-    before = {SAFE_TO_EVICT: "cache"}
-    patched, _ = inject(pod(annotations=before), REPORTS)
-    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "cache,raddle-report"
-
-
-@pytest.mark.parametrize("before", [{}, {SAFE_TO_EVICT: "cache"}, {SAFE_TO_EVICT: "cache, other"}])
-def test_the_autoscaler_is_told_of_ours_no_longer_than_they_are_there(before):
-    patched, _ = inject(pod(annotations=before), REPORTS)
-    assert "raddle-report" in patched["metadata"]["annotations"][SAFE_TO_EVICT]
-    without, _ = inject(patched, REPORTS, opt_in="disabled")
-    assert without["metadata"]["annotations"] == before
-    fewer, _ = inject(patched)
-    assert "raddle-report" not in fewer["metadata"]["annotations"].get(SAFE_TO_EVICT, "")
+# --- the volume's place -----------------------------------------------------------------------------------------------
 
 
 OWN_FOLDERS = [
-    ({"name": "raddle-report", "emptyDir": {"medium": "Memory"}}, "/data"),
-    ({"name": "raddle-report", "emptyDir": {}}, "/opt/raddle-report"),
-    ({"name": "raddle-report", "emptyDir": {"sizeLimit": "2Gi"}}, "/data"),
-    # As ours, but for the place.
-    ({"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}}, "/data"),
     ({"name": "raddle-shim", "emptyDir": {}}, "/data"),
     ({"name": "raddle-shim", "image": {"reference": "example.test/models:1"}}, "/models"),
     ({"name": "raddle-shim", "configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle"),
@@ -236,63 +190,13 @@ OWN_FOLDERS = [
 @pytest.mark.parametrize("opt_in", ["enabled", "disabled"])
 def test_a_users_own_volume_by_a_name_of_ours_stays(volume, path, opt_in):
     mount = {"name": volume["name"], "mountPath": path}
-    obj = pod(
-        container(volumeMounts=[mount]),
-        annotations={SAFE_TO_EVICT: volume["name"]},
-        volumes=[volume],
-    )
-    patched, decision = inject(obj, REPORTS, opt_in=opt_in)
+    obj = pod(container(volumeMounts=[mount]), volumes=[volume])
+    patched, decision = inject(obj, opt_in=opt_in)
     assert volume in patched["spec"]["volumes"]
     assert [m for m in patched["spec"]["containers"][0]["volumeMounts"] if m["name"] == volume["name"]] == [mount]
-    assert volume["name"] in patched["metadata"]["annotations"][SAFE_TO_EVICT]
     if opt_in == "enabled":
-        missing = {"raddle-report": SkipReason.REPORTS_MISSING, "raddle-shim": SkipReason.SHIM_MISSING}
-        assert missing[volume["name"]] in [reason for reason, _ in withheld(decision)]
-    assert opted_out(patched, REPORTS) == obj["spec"]
-
-
-def test_reports_that_are_no_longer_asked_for_leave_nothing_behind():
-    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": "/d"}]), volumes=[{"name": "d", "emptyDir": {}}])
-    without, _ = inject(obj)
-    with_reports, _ = inject(obj, REPORTS)
-    assert with_reports["spec"] != without["spec"]
-    again, _ = inject(with_reports)
-    assert again["spec"] == without["spec"]
-    assert opted_out(with_reports, REPORTS) == obj["spec"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "reasons"), [({**REPORTS, "shim": "None"}, [SkipReason.REPORTS_MISSING]), ({"reports": False}, [])]
-)
-def test_where_no_shim_writes_them_or_nobody_asks_there_is_no_place_for_reports(spec, reasons):
-    patched, decision = inject(pod(), spec)
-    assert [reason for reason, _ in withheld(decision)] == reasons
-    assert "RADDLE_REPORT" not in values(patched)
-    assert "raddle-report" not in json.dumps(patched["spec"])
-
-
-@pytest.mark.parametrize(
-    "obj",
-    [
-        pod(volumes=[{"name": "raddle-report", "hostPath": {"path": "/x"}}]),
-        pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle-report"}])),
-        pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle-report/sub"}])),
-    ],
-)
-def test_where_the_place_is_taken_there_are_no_reports_and_a_reason(obj):
-    before = copy.deepcopy(obj["spec"].get("volumes", []))
-    patched, decision = inject(obj, REPORTS)
-    assert [reason for reason, _ in withheld(decision)] == [SkipReason.REPORTS_MISSING]
-    assert "RADDLE_REPORT" not in values(patched)
-    assert patched["spec"]["volumes"][: len(before)] == before
-    assert env.PLAN in values(patched)
-
-
-def test_a_folder_that_the_user_names_for_reports_is_theirs():
-    own = {"name": "RADDLE_REPORT", "value": "/mine"}
-    patched, _ = inject(pod(container(env=[own])), REPORTS)
-    assert entries(patched)[0] == own
-    assert "raddle-report" not in json.dumps(patched["spec"])
+        assert SkipReason.SHIM_MISSING in [reason for reason, _ in withheld(decision)]
+    assert opted_out(patched, {}) == obj["spec"]
 
 
 # --- the node's agent -----------------------------------------------------------------------------------------------
@@ -338,7 +242,7 @@ def test_another_agent_address_takes_the_place_of_the_former_one():
 
 
 def test_with_everything_on_a_container_still_grows_by_little():
-    spec = {"reports": True, "runtimes": list(families.NAMES)}
+    spec = {"runtimes": list(families.NAMES)}
 
     def size(*containers):
         return len(json.dumps(inject(pod(*containers), spec)[0], separators=(",", ":")))

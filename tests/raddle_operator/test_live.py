@@ -18,7 +18,7 @@ from raddle_operator.cli import live
 from raddle_operator.cli.choice import Choice
 
 PID = {"pid": 7, "command": "python", "readable": True, "threads": 5, "door": True, "python": True, "counts": {}}
-SERVES = {**PID, "runtimes": ["onnxruntime"], "reached": True, "why": "", "said": "onnxruntime 1.30.0: intra_op=2"}
+SERVES = {**PID, "runtimes": ["onnxruntime"], "reached": True, "why": "", "marks": ["onnxruntime 1.30.0: intra_op=2"]}
 LEFT = {
     **PID,
     "pid": 8,
@@ -27,7 +27,6 @@ LEFT = {
     "why": "it says so",
     "counts": {"OMP_NUM_THREADS": "2"},
 }
-RECORD = {"runtime": "x", "version": "1", "effective": {"intra": 2, "spin": "never"}}
 PLAIN = {**PID, "pid": 1, "command": "sh", "runtimes": []}
 
 
@@ -62,11 +61,8 @@ def speaking(*messages, wait_s=0.0, seen=None):
     ("process", "runtimes"),
     [
         (SERVES, {"serve": ("onnxruntime", "1.30.0")}),
-        (
-            {**SERVES, "said": None, "report": {"sessions": [{**RECORD, "version": "2.1+cpu"}]}},
-            {"serve": ("x", "2.1+cpu")},
-        ),
-        ({**SERVES, "said": None}, {}),
+        ({**SERVES, "marks": ["facts: none", "torch 2.1+cpu: intra_op=1"]}, {"serve": ("torch", "2.1+cpu")}),
+        ({**SERVES, "marks": []}, {}),
         (LEFT, {}),
         (PLAIN, {}),
     ],
@@ -204,17 +200,9 @@ def test_only_containers_with_a_plan_are_asked():
         (LEFT, "not reached: it says so; OMP_NUM_THREADS=2"),
         (PLAIN, "-"),
         ({"pid": 1, "readable": False}, "may not be read"),
-        ({**SERVES, "said": None}, "-"),
-        ({**SERVES, "said": None, "report": {"v": 1, "sessions": []}}, "no session yet"),
-        (
-            {
-                **SERVES,
-                "said": None,
-                "report": {"sessions": [{}, {**RECORD, "because": {"intra": "cut to quota 2"}}]},
-            },
-            "x 1: intra=2 (cut to quota 2), spin=never",
-        ),
-        ({**SERVES, "said": None, "report": {"sessions": ["hostile"]}}, "no session yet"),
+        ({**SERVES, "marks": []}, "-"),
+        ({**SERVES, "marks": ["a 1: x", "b 2: y"], "counts": {"C": "3"}}, "a 1: x; b 2: y; C=3"),
+        ({**SERVES, "marks": [{}, "a 1: x"]}, "a 1: x"),
     ],
 )
 def test_what_a_process_got_is_one_line(process, words):
@@ -247,7 +235,7 @@ def test_what_a_container_says_can_steer_no_terminal():
 
 
 @pytest.mark.parametrize(
-    "evil", [{"runtimes": 5}, {"said": {"a": 1}}, {"door": []}, {"counts": 5}, {"report": {"sessions": {"a": []}}}]
+    "evil", [{"runtimes": 5}, {"marks": {"a": 1}}, {"door": []}, {"counts": 5}, {"marks": [["a"], None, 5]}]
 )
 def test_an_answer_of_any_kind_is_shown_or_left_out(evil):
     processes, problem = live.read(said({**SERVES, **evil}, SERVES))

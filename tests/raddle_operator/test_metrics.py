@@ -57,7 +57,7 @@ def test_what_a_pod_does_not_get_is_counted_by_reason():
     metrics = WebhookMetrics()
     metrics.withheld(SkipReason.SHIM_MISSING)
     assert metrics.value("raddle_webhook_withheld_total", reason="ShimMissing") == 1
-    assert metrics.value("raddle_webhook_withheld_total", reason="ReportsMissing") == 0
+    assert metrics.value("raddle_webhook_withheld_total", reason="DoorOccupied") == 0
 
 
 def test_no_series_says_only_when_another_began():

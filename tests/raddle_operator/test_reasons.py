@@ -64,7 +64,6 @@ WHOLE_PODS = {
 # Reasons for which a pod that gets values does not get all of them.
 PARTS = {
     "ShimMissing": (pod(), webhooks.policy(shim="None", allocator="Jemalloc")),
-    "ReportsMissing": (pod(), webhooks.policy(shim="None", reports=True)),
     "ArchitectureUnknown": (pod(), webhooks.policy()),
     "DoorClosed": (pod(labels={"raddle.dev/door": "closed"}), webhooks.policy()),
     "DoorOccupied": (pod(schedulerName="hami-scheduler"), webhooks.policy()),

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from support import tunings
+from support.examples import examples
 from support.machines import described_machines, of_size
 
 from raddle.cpus.topology import CoreType
@@ -85,7 +86,7 @@ def test_an_objective_without_rate_and_bound_fits_any_of_its_kind():
 
 
 @given(described_machines())
-@settings(max_examples=40)
+@examples(0.4)
 def test_a_node_is_of_the_same_class_as_its_topology_object_says(machine):
     published = nodetopology.from_object(nodetopology.to_object(machine, "worker-7", "uid"))
     assert NodeClass.of(published) == NodeClass.of(machine)

@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import tunings
+from support.examples import examples
 
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.summary import MOST_BYTES, DocumentError, Failed, Summary, from_text, to_text
@@ -34,7 +35,7 @@ def example(remarks=(), winner=None):
 
 
 @given(tunings.tunings)
-@settings(max_examples=40)
+@examples(0.4)
 def test_any_tuning_has_a_summary_that_is_read_back(found):
     short = summary_of(found)
     assert from_text(to_text(short)) == short
@@ -42,7 +43,7 @@ def test_any_tuning_has_a_summary_that_is_read_back(found):
 
 
 @given(st.lists(st.text(max_size=3000), max_size=6))
-@settings(max_examples=40)
+@examples(0.4)
 def test_remarks_are_cut_until_it_fits(remarks):
     text = to_text(example(remarks))
     assert len(text.encode()) <= MOST_BYTES
@@ -69,7 +70,7 @@ def test_settings_that_are_too_long_are_an_error_that_says_so():
 
 
 @given(st.text(max_size=6000))
-@settings(max_examples=40)
+@examples(0.4)
 def test_an_error_is_read_back_as_much_of_it_as_fits(error):
     text = to_text(Failed(error))
     assert len(text.encode()) <= MOST_BYTES

@@ -23,6 +23,8 @@ from raddle import delivery, env
 from raddle_operator.cli import main, run
 from raddle_operator.local import door, quota
 
+pytestmark = pytest.mark.slow
+
 RADDLE = str(Path(sys.executable).with_name("raddle"))
 POLICY = """\
 apiVersion: raddle.dev/v1alpha1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from support import strategies
+from support.examples import examples
 
 from cluster import objects
 from raddle import env
@@ -110,7 +111,7 @@ def test_a_policy_that_cannot_be_used_is_refused_by_its_field(obj, path):
 
 
 @given(strategies.mutilated(strategies.policies()))
-@settings(max_examples=300)
+@examples(3)
 def test_any_json_is_a_policy_or_a_spec_error(obj):
     with contextlib.suppress(SpecError):
         policy_from_object(obj)
@@ -202,7 +203,7 @@ def test_a_pod_of_a_shape_that_no_pod_has_is_refused_by_its_field(obj, path):
 
 
 @given(strategies.mutilated(strategies.pods()))
-@settings(max_examples=300)
+@examples(3)
 def test_any_json_is_a_pod_or_a_spec_error(obj):
     with contextlib.suppress(SpecError):
         pod_from_object(obj)

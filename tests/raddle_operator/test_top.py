@@ -219,6 +219,7 @@ def test_every_cpu_of_any_node_is_drawn_once_with_the_letters_of_those_that_ran_
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.slow
 def test_a_browser_finds_nothing_wrong_with_the_pictures(tmp_path):
     marks = nodepicture.marks(REPORT, nodepicture.ran(REPORT, MACHINE))
     pictures = {"node": svg.draw(layout.picture(MACHINE, marks))}

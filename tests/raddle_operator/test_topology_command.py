@@ -1,6 +1,5 @@
 """`raddle topology`: what it reads, what it draws, how it ends."""
 
-import json
 import xml.etree.ElementTree as ET
 
 import click
@@ -117,13 +116,6 @@ def test_one_container_can_be_chosen(run):
     assert "container serve" not in shown
 
 
-def test_a_report_is_drawn(run, golden):
-    session = {"runtime": "onnxruntime", "version": "1.29.0", "effective": {"intra": 3, "affinityGroups": "3-4;5-6"}}
-    report = {"v": 1, "pid": 17, "command": "serve.py", "language": "python", "facts": {"cpus": "0-5"}}
-    files = {"report.json": json.dumps({**report, "sessions": [session]})}
-    golden("topology-report.txt", run(*root("2s16c32t"), "--report", "report.json", files=files).stdout)
-
-
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_json_and_yaml_are_the_document_whatever_is_drawn(run, form):
     assert run(*root("2s16c32t"), "-o", form).stdout == run(*root("2s16c32t"), *FILES, "-o", form).stdout
@@ -135,17 +127,14 @@ def test_json_and_yaml_are_the_document_whatever_is_drawn(run, form):
         (("--root", "."), "no online CPU found"),
         ((*root("2s16c32t"), "--node", "worker-7"), "--root and --node exclude each other"),
         (("--pod", "a", "-f", "pod.yaml"), "--pod and --filename exclude each other"),
-        (("--exclusive", "0", "--report", "pod.yaml"), "--exclusive and --report exclude each other"),
         (("--namespace", "models"), "--namespace needs --pod"),
         (("--context", "here"), "--context needs --node or --pod"),
         (("--container", "serve"), "--container needs --pod or --filename or --exclusive"),
-        ((*root("2s16c32t"), "--report", "/dev/zero"), "/dev/zero: is no report"),
         ((*root("2s16c32t"), "--exclusive", "7-4"), "--exclusive: CPU range '7-4' runs backwards"),
         ((*root("2s16c32t"), "--exclusive", "99"), "CPUs 99 are not online"),
         ((*root("2s16c32t"), *FILES, "--exclusive", "0-2"), "container serve asks for 8 CPUs for itself; 3 are given"),
         ((*root("2s16c32t"), *FILES, "--container", "nobody"), "container nobody has no plan; there are serve"),
         ((*root("2s16c32t"), "-f", "policy.yaml"), "no workload in the files gets a plan"),
-        ((*root("2s16c32t"), "--report", "pod.yaml"), "pod.yaml: is no report"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_in_a_line_with_exit_code_two(run, arguments, message):

@@ -1,18 +1,16 @@
-"""Who runs where: plans and reports as marks on a machine."""
+"""Who runs where: plans as marks on a machine."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.machines import of_size
 
-import machines
 from raddle.cpus import cpuset
-from raddle.machine import sysfs
 from raddle.planning import planner
 from raddle.planning.policy import Policy
 from raddle.planning.wire import Recorded
-from raddle_operator.cli.picture import layout, overlay
-from raddle_operator.cli.picture.model import Marks, State
+from raddle_operator.cli.picture import overlay
+from raddle_operator.cli.picture.model import State
 
 # 32 CPUs: cores 0 to 7 with CPUs 16 to 23 are socket 0, cores 8 to 15 with CPUs 24 to 31 are socket 1.
 MACHINE = of_size(32)
@@ -140,99 +138,3 @@ def test_a_plan_without_a_count_is_drawn_without_threads(count):
 
 def test_hundreds_of_threads_are_only_counted():
     assert (unplaced(intraOp=500).names[1], unplaced(intraOp=500).cores) == ("500 threads", ())
-
-
-# --- reports --------------------------------------------------------------------------------------------------------
-
-
-def report(cpus="0-3,16-19", **effective):
-    session = {"runtime": "onnxruntime", "version": "1.29.0", "effective": effective}
-    facts = {"cpus": cpus, "quotaCPUs": 8.0}
-    return {"v": 1, "pid": 17, "command": "serve.py", "language": "python", "facts": facts, "sessions": [session]}
-
-
-def test_a_report_says_where_each_worker_is_tied():
-    # ONNX Runtime counts CPUs from 1.
-    marks = overlay.reported(MACHINE, report(intra=4, affinityGroups="2,18;3,19;4,20"))
-    assert lists(marks) == {"outside": "4-15,20-31", "caller": "0,16", "workers": ["1,17", "2,18", "3,19"]}
-    assert dict(marks.facts) == {
-        "process": "17: serve.py (python)",
-        "session": "onnxruntime 1.29.0, 4 threads",
-        "its CPUs": "0-3,16-19",
-        "worker 1": "CPUs 1,17",
-        "worker 2": "CPUs 2,18",
-        "worker 3": "CPUs 3,19",
-        "quota": "8 CPUs",
-    }
-
-
-def test_a_report_without_affinity_has_one_pool():
-    assert lists(overlay.reported(MACHINE, report(intra=4)))["pool"] == "0-3,16-19"
-
-
-def test_of_several_sessions_the_newest_is_drawn():
-    several = report(intra=4)
-    several["sessions"].append({"runtime": "onnxruntime", "version": "1.29.0", "effective": {"intra": 2}})
-    facts = dict(overlay.reported(MACHINE, several).facts)
-    assert facts["session"] == "onnxruntime 1.29.0, 2 threads, the newest of 2 sessions"
-
-
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        ({}, "does not say on which CPUs"),
-        ({"facts": {"cpus": "0-"}}, "facts.cpus: "),
-        ({"facts": {"cpus": 3}, "sessions": 5}, "does not say on which CPUs"),
-        (report(cpus="0-63"), "ran on CPUs 32-63"),
-        (report(affinityGroups="9"), "not among facts.cpus"),
-        (report(affinityGroups="x"), "affinityGroups: "),
-    ],
-)
-def test_a_report_of_another_machine_or_of_nonsense_is_an_error(found, message):
-    with pytest.raises(overlay.OverlayError, match=message):
-        overlay.reported(MACHINE, found)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("facts", "sessions", "pid", "command"), JSON)))
-def test_no_report_can_do_more_than_be_refused(found):
-    try:
-        marks = overlay.reported(MACHINE, found)
-    except overlay.OverlayError:
-        return
-    assert isinstance(marks, Marks)
-
-
-# --- what a process may use -----------------------------------------------------------------------------------------
-
-
-def test_cpus_that_a_process_may_not_use_are_outside():
-    marks = overlay.allowed(MACHINE, mask("0-1"), 1.5)
-    assert lists(marks) == {"outside": "2-31"}
-    assert marks.facts == (("may use", "CPUs 0-1, quota 1.5 CPUs"),)
-
-
-def test_cpus_that_are_not_online_are_not_among_those_that_a_process_may_use():
-    assert overlay.allowed(MACHINE, mask("0-255"), None).facts == (("may use", "CPUs 0-31"),)
-
-
-def test_cpus_that_have_other_numbers_in_the_container_are_those_that_its_process_may_use():
-    assert overlay.allowed(MACHINE, mask("40-41"), None).facts == (("may use", "CPUs 40-41"),)
-
-
-def test_nothing_is_said_of_a_process_that_nothing_is_known_of():
-    assert overlay.allowed(MACHINE, None, None) == Marks()
-
-
-def test_a_reserved_cpu_of_a_hybrid_machine_stays_marked_beside_a_pool():
-    machine = sysfs.read_machine(str(machines.path("hybrid-6p8e-20t")))
-    machine = machine._replace(kubelet=machine.kubelet._replace(reserved_cpus=mask("12")))
-    boxes = layout.picture(machine, overlay.planned(machine, "serve", plan_of(4), mask("0-3"))).boxes
-    states = {cell.cpu: cell.state for box in boxes for cell in box.cells()}
-    assert (states[0], states[12], states[13]) == (State.POOL, State.RESERVED, State.OUTSIDE)

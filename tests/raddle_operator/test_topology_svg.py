@@ -157,6 +157,7 @@ def marked(cpus, exclusive):
     return drawn(machine, overlay.planned(machine, "a-container-with-a-long-name" * 3, plan, mask))
 
 
+@pytest.mark.slow
 @browser
 def test_a_browser_finds_nothing_that_overlaps_or_leaves_its_box(tmp_path):
     pictures = {name: drawn(sysfs.read_machine(str(machines.path(name)))) for name in machines.names()}
@@ -166,6 +167,7 @@ def test_a_browser_finds_nothing_that_overlaps_or_leaves_its_box(tmp_path):
     assert wrong_with(pictures, tmp_path) == {name: [] for name in pictures}
 
 
+@pytest.mark.slow
 @browser
 def test_a_browser_would_find_it(tmp_path):
     right = drawn(of_size(16))

@@ -12,9 +12,10 @@ import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import webhooks
+from support.examples import examples
 from support.waiting import until
 
 from raddle_operator.certificates import local_issue
@@ -183,7 +184,7 @@ def test_any_json_gets_a_valid_answer_that_allows(tmp_path_factory, path):
         stack = contextlib.AsyncExitStack()
         here = runner.run(stack.enter_async_context(webhooks.running(folder, webhooks.stocked(), arrival_wait_s=0.0)))
 
-        @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+        @examples(1.5)
         @given(document=JSON | POD_LIKE, wrap=st.booleans())
         def holds(document, wrap):
             resource = {"subresource": "binding"} if path == BINDING else {}

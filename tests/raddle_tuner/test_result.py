@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
+from support.examples import examples
 from support.picture_browser import BROWSER, wrong_with
 from support.tunings import tunings
 
@@ -115,7 +116,7 @@ def test_json_on_standard_output_reads_as_the_same_tuning(capsys):
 
 
 @given(tunings)
-@settings(max_examples=20)
+@examples(0.2)
 def test_any_tuning_has_a_table(tuning):
     table.show(tuning)
 
@@ -315,6 +316,7 @@ def test_a_tuning_that_ended_early_has_a_page_and_pictures(trials, planned, caps
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_pictures_are_the_same_each_time():
     assert charts.file(TUNING) == picture_of(TUNING)
     assert page.page(TUNING) == page_of(TUNING)
@@ -343,6 +345,7 @@ def test_each_trial_is_a_mark():
     assert len(large) >= sum(1 for row in rows(TUNING) if row.figures)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(RSVG is None, reason="no rsvg-convert is installed")
 def test_a_renderer_of_pictures_draws_them(tmp_path):
     (tmp_path / "tuned.svg").write_text(picture_of(TUNING))
@@ -355,6 +358,7 @@ def test_a_renderer_of_pictures_draws_them(tmp_path):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.slow
 def test_no_words_of_a_picture_overlap_in_a_browser(tmp_path):
     drawn = {f"{kind}-all": picture_of(example(kind)) for kind in Kind}
     drawn |= {f"{kind}-{chart.name}": charts.svg(chart) for kind in Kind for chart in charts.charts(example(kind))}

@@ -31,6 +31,8 @@ from raddle_tuner.trials.http_load import Request
 from raddle_tuner.trials.measuring import Measuring
 from raddle_tuner.trials.processes import Here
 
+pytestmark = pytest.mark.slow
+
 NOTHING = Candidate()
 ONE = Candidate.of({"threads.intraOp": 1})
 needs_quota = pytest.mark.skipif(quota.available() is not None, reason=str(quota.available()))

@@ -24,6 +24,8 @@ from raddle_tuner.search import document
 from raddle_tuner.search.blocks import MeasurementRequest
 from raddle_tuner.trials import ending
 
+pytestmark = pytest.mark.slow
+
 RADDLE = str(Path(sys.executable).with_name("raddle"))
 
 

@@ -38,7 +38,10 @@ TUNERS_UID = 10456
 LIMIT = {"resources": {"limits": {"cpu": "2"}}}
 LEFT = {"inputs", "run_model.py", "request"}
 CONTAINER = {"name": "serve", "image": "registry.example/serve:1", "command": [sys.executable, "serve.py"], **LIMIT}
-pytestmark = pytest.mark.skipif(quota.available() is not None, reason=str(quota.available()))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(quota.available() is not None, reason=str(quota.available())),
+]
 
 
 def order(container=CONTAINER, policy=None, confirm=None, **spec):

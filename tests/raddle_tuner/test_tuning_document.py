@@ -7,9 +7,10 @@ from random import Random
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import tunings
+from support.examples import examples
 
 from raddle_operator.results.candidate import Candidate
 from raddle_operator.results.codec import DocumentError
@@ -63,7 +64,7 @@ def through_json(document):
 
 
 @given(tunings.tunings)
-@settings(max_examples=40)
+@examples(0.4)
 def test_any_tuning_is_the_same_after_its_document(found):
     assert from_document(through_json(to_document(found))) == found
 
@@ -80,7 +81,7 @@ def test_it_reads_as_the_words_of_the_search():
 
 
 @given(st.integers(MOST_LATENCIES + 1, 20 * MOST_LATENCIES), st.integers(0, 10**6))
-@settings(max_examples=25)
+@examples(0.25)
 def test_of_many_latencies_means_are_kept_and_how_many_there_were(count, seed):
     random = Random(seed)
     latencies_ms = sorted(random.lognormvariate(2, 1) for _ in range(count))

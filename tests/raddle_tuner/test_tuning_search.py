@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from raddle.planning.planner import Budget
 from raddle_operator.results.candidate import Candidate
@@ -99,6 +100,7 @@ def test_a_difference_of_3_percent_is_found_where_the_machine_is_quiet():
     assert sum(result.winner.get("program.ioBinding") is True for result in found) >= 8
 
 
+@pytest.mark.slow
 def test_where_nothing_matters_the_plan_is_kept():
     # With this seed and bound: 40 searches at an error of 1 in 20 say "better" more often than 6 times in 1 of 100.
     verdicts = [drive(tune(LATENCY, SPACE), Machine(seed=seed)).verdict for seed in range(40)]
@@ -121,7 +123,7 @@ def test_the_baseline_that_fails_ends_it_with_the_reason():
         drive(tune(LATENCY, SPACE), Machine(fails=lambda candidate: candidate == Candidate()))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(0.15)
 @given(
     seed=st.integers(0, 10_000),
     seconds=st.floats(1, 400),
@@ -144,7 +146,7 @@ def test_it_ends_within_its_budget_and_never_asks_again_for_what_failed(seed, se
     assert (result.gain is None) == (result.winner == result.baseline) or result.verdict is Verdict.INCONCLUSIVE
 
 
-@settings(max_examples=5, deadline=None)
+@examples(0.05)
 @given(seed=st.integers(0, 10_000), kept=st.integers(0, 200))
 def test_recorded_answers_lead_a_new_search_to_the_same_place(seed, kept):
     machine = Machine(amdahl, seed=seed)
@@ -319,6 +321,7 @@ def test_a_candidate_that_failed_in_its_proof_is_not_what_is_named_when_the_budg
     assert (result.winner, result.gain) == (Candidate(), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p99_ms", "verdict"), [(100.0, Verdict.BETTER), (1.0, Verdict.BOUND_NOT_MET)])
 def test_the_bound_is_judged_on_fresh_blocks(p99_ms, verdict):
     objective = dataclasses.replace(LATENCY, p99_ms=p99_ms)

@@ -1,10 +1,9 @@
-"""No space is left where the shim writes its reports, or where its own files were to lie.
+"""No space is left where the shim's files were to lie.
 
 Each process is real ONNX Runtime with the variables and files that a kubelet would give a pod's container.
 """
 
 import contextlib
-import errno
 import os
 import shutil
 import subprocess
@@ -16,13 +15,13 @@ from support.reliability import truth
 from cluster import kubelet_env
 from cluster.waiting import wait
 from load import models
-from raddle import delivery, env
-from raddle_operator.injection.volumes import REPORT_VOLUME, SHIM_VOLUME
+from raddle import delivery
+from raddle_operator.injection.volumes import SHIM_VOLUME
 from unavailable import UnavailableError
 
 RUNS, TREE_SIZES, PAGE_BYTES, PROCESS_SECONDS = 20, 12, 4096, 60
 PROGRAM = f"""
-import os, sys
+import sys
 import numpy, onnxruntime
 
 session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
@@ -30,13 +29,6 @@ session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProv
 image = numpy.zeros(wanted.shape, numpy.float32)
 for number in range({RUNS}):
     session.run(None, {{wanted.name: image}})
-    if number == {RUNS} // 2 and sys.argv[2:]:
-        with open(os.path.join(sys.argv[2], "filler"), "wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError as error:
-                assert error.errno == {errno.ENOSPC}
 print("served", number + 1)
 """
 
@@ -45,7 +37,6 @@ print("served", number + 1)
 def environment(space, tmp_path):
     """What a container of a governed pod starts with; its volumes are below `container`."""
     one = truth.capped("app", 2)
-    one["spec"] |= {"reports": True}
     space.store(one)
     space.governed("app")
     # Only then has the webhook seen the shim's ConfigMap.
@@ -55,7 +46,7 @@ def environment(space, tmp_path):
     )
     space.create(truth.of_app("app", "app-0"))
     found = kubelet_env.environment(space.client, space.bound("app-0"), "serve", tmp_path / "container")
-    assert {env.REPORT, "LD_PRELOAD"} <= found.keys()
+    assert "LD_PRELOAD" in found
     return found
 
 
@@ -64,13 +55,13 @@ def problem(environment, tmp_path):
     """problem({old: new}, …): what is wrong with a process whose folders are moved, "" where it served everything."""
     model = models.SMALL.file(tmp_path)
 
-    def run(moved, *arguments):
+    def run(moved):
         given = dict(environment)
         for old, new in moved.items():
             given = {name: value.replace(str(old), str(new)) for name, value in given.items()}
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(model), *arguments],
+            [sys.executable, "-c", PROGRAM, str(model)],
             check=False, capture_output=True, text=True, env=kept | given, timeout=PROCESS_SECONDS,
         )  # fmt: skip
         if (done.returncode, done.stdout) == (0, f"served {RUNS}\n"):
@@ -82,21 +73,12 @@ def problem(environment, tmp_path):
 
 @pytest.mark.failure(
     "disk-full",
-    "No space is left in the volume of the reports, at once or while the process runs, or in that of the shim's"
-    " files, which are cut off at twelve places.",
+    "No space is left in the volume of the shim's files, which are cut off at twelve places.",
     "Every process of ONNX Runtime serves all its runs and ends with 0.",
 )
-def test_a_process_serves_all_its_runs_whatever_of_the_shim_or_its_reports_finds_no_space(problem, tmp_path, figures):
-    shim, reports = (tmp_path / "container" / name for name in (SHIM_VOLUME, f"{REPORT_VOLUME}/serve"))
+def test_a_process_serves_all_its_runs_whatever_of_the_shim_finds_no_space(problem, tmp_path, figures):
+    shim = tmp_path / "container" / SHIM_VOLUME
     problems = {"with room": problem({})}
-    written = len(list(reports.glob("*.json")))
-    with volume(tmp_path / "full", 16 * PAGE_BYTES) as full:
-        (full / "filler").write_bytes(bytes(os.statvfs(full).f_bavail * PAGE_BYTES))
-        problems["reports' volume full"] = problem({reports: full})
-        in_full = list(full.glob("*.json"))
-    with volume(tmp_path / "filling", 32 * PAGE_BYTES) as filling:
-        problems["reports' volume fills meanwhile"] = problem({reports: filling}, str(filling))
-        parts = list(filling.glob(".*.tmp"))
     sizes = too_small(tmp_path / "whole")
     for size in sizes:
         with volume(tmp_path / "partly", size) as partly:
@@ -107,16 +89,11 @@ def test_a_process_serves_all_its_runs_whatever_of_the_shim_or_its_reports_finds
     figures |= {
         "processes": len(problems),
         "runs served": f"{RUNS * (len(problems) - len(failed))} of {RUNS * len(problems)}",
-        "failed, reports' volume full or filling": sum(what.startswith("reports") for what in failed),
         f"failed, shim's volume full after {sizes[0]} to {sizes[-1]} bytes": sum(
             what.endswith("shim") for what in failed
         ),
-        "reports with room": written,
-        "half reports left": len(parts),
     }
     assert failed == {}
-    assert written == 1
-    assert (in_full, parts) == ([], [])
 
 
 @contextlib.contextmanager

@@ -161,18 +161,11 @@ def test_python_m_raddle_describes_a_container_without_proc_or_sys(executable, m
     assert document["effective"]["intraOp"] >= 1
 
 
-def test_on_a_read_only_file_system_sessions_work_without_a_word_about_reports(
-    executable, mounted, model, app, tmp_path
-):
-    reports = tmp_path / "reports"
-    reports.mkdir()
-    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN, env.REPORT: str(reports)}
-    mounts = f"mount --bind {shlex.quote(str(reports))} {shlex.quote(str(reports))} && mount -o remount,ro,bind /"
-    mounts += f" && mount -o remount,ro,bind {shlex.quote(str(reports))} && ! touch {shlex.quote(str(reports))}/x 2>&1"
-    done = hidden(mounts, executable, app, model, variables=variables)
+def test_on_a_read_only_file_system_sessions_work(executable, mounted, model, app):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    done = hidden("mount -o remount,ro,bind / && ! touch /x 2>&1", executable, app, model, variables=variables)
     assert said(done)["records"] == 1
     assert len(ours(done)) == 1
-    assert list(reports.iterdir()) == []
 
 
 @pytest.mark.parametrize("closing", ["2>&-", "<&- 2>&-", "2>/dev/full"])

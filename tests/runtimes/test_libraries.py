@@ -75,13 +75,6 @@ def test_opencv_s_own_variable_is_somebody_s_decision(models, mounted):
     assert said("cv2", models, PLAN, mounted, OPENCV_FOR_THREADS_NUM="2")["threads"] == min(2, CPUS)
 
 
-def test_what_a_library_got_is_in_the_report(models, mounted, tmp_path):
-    said("hnswlib", models, PLAN, mounted, RADDLE_REPORT=str(tmp_path))
-    report = json.loads(next(tmp_path.iterdir()).read_text())
-    assert report["runtimes"] == {"hnswlib": {"version": "", "intra": 1}}
-    assert [(one["runtime"], one["effective"]) for one in report["sessions"]] == [("hnswlib", {"intra": 1})]
-
-
 # What openvino's own extension has of it; the real one is 60 MB, and is in tests/servers.
 OPENVINO = """
 import json

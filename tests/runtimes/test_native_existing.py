@@ -60,7 +60,7 @@ def test_a_count_in_the_environment_wins_unless_the_policy_overrides(kind, versi
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_variables_that_are_all_empty_change_nothing(kind, version, proven):
     """As in a copied pod, whose annotations are gone."""
-    empty = dict.fromkeys((env.PLAN, env.ORT_INTRA, env.ORT_INTER, env.OMP, "RADDLE_LOG", "RADDLE_REPORT"), "")
+    empty = dict.fromkeys((env.PLAN, env.ORT_INTRA, env.ORT_INTER, env.OMP, "RADDLE_LOG"), "")
     with started(kind, version, None, variables=empty) as caller:
         assert len(caller.session("intra=3")) == 2
         assert (caller.pool(), caller.lines) == ([], [])

@@ -72,7 +72,7 @@ def test_counts_of_the_code_and_of_the_environment_against_the_plan(reaching, ex
     "commands", [("session s -",), ("options a", "array s a"), ("options a intra=3", "session s a")]
 )
 def test_variables_that_are_all_empty_change_nothing(reaching, commands):
-    empty = dict.fromkeys((env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN, "RADDLE_LOG", "RADDLE_REPORT"), "")
+    empty = dict.fromkeys((env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN, "RADDLE_LOG"), "")
     stock = reaching(None, *commands, stock=True)
     found = reaching(None, *commands, **empty)
     assert (found.calls, found.lines) == (stock.calls, [])
@@ -302,8 +302,8 @@ def test_each_switch_reaches_the_session_of_a_release_that_has_it(reaching, key,
     initial, other = int(one.initial), int(not one.initial)
     cases = [
         (f"{key}={other}", "", "1.20.0", other),
-        (f"{key}={initial}", f"{one.report}={other}", "1.20.0", other),
-        (f"{key}={initial};existing=override", f"{one.report}={other}", "1.20.0", initial),
+        (f"{key}={initial}", f"{key.upper()}={other}", "1.20.0", other),
+        (f"{key}={initial};existing=override", f"{key.upper()}={other}", "1.20.0", initial),
         (f"{key}={other}", "", f"1.{max(14, one.since)}.0", other),
     ]
     if one.since > 14:
@@ -311,7 +311,7 @@ def test_each_switch_reaches_the_session_of_a_release_that_has_it(reaching, key,
     for plan, options, version, expected in cases:
         commands = (f"options a {options}".rstrip(), "session s a")
         found = reaching(f"intra=2;{plan}", *commands, STUB_VERSION=version)
-        assert found.session[one.report] == str(expected), (plan, options, version)
+        assert found.session[key.upper()] == str(expected), (plan, options, version)
 
 
 def test_the_shared_arena_is_registered_once_by_the_shim_and_not_beside_the_applications_own(reaching):

@@ -18,6 +18,7 @@ from support.runtimes.node_lab import (
     sums,
 )
 
+from raddle import env
 from raddle.cpus import cpuset
 
 pytestmark = pytest.mark.runtime
@@ -237,3 +238,12 @@ def test_options_of_a_provider_that_the_code_asks_for_are_the_planned_ones(prove
     assert planned == ["cudnn_conv_algo_search=HEURISTIC"]
     assert ([], failure) == run_with(None)
     proves(RUNTIME, version, "provider options")
+
+
+def test_the_line_can_be_silenced_and_is_said_once_in_a_tree_of_processes():
+    silent = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={env.LOG: "0"})
+    assert (silent.threads, silent.stderr) == ([1], "")
+    told = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_ANNOUNCED": "torch,onnxruntime"})
+    assert (told.threads, told.stderr) == ([1], "")
+    other = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_ANNOUNCED": "torch"})
+    assert len(other.lines) == 1

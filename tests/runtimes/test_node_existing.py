@@ -127,7 +127,7 @@ def test_the_graph_level_that_code_names_stays_under_respect():
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_variable_of_ours_resolving_to_nothing_leaves_the_process_as_it_was(version):
     """A pod whose annotations somebody removed: the kubelet gives empty values."""
-    empty = {env.PLAN: "", env.ORT_INTRA: "", env.ORT_INTER: "", "RADDLE_LOG": "", env.REPORT: ""}
+    empty = {env.PLAN: "", env.ORT_INTRA: "", env.ORT_INTER: "", "RADDLE_LOG": ""}
     seen = run(application(version) / "app.cjs", {}, {"intraOpNumThreads": 3}, text="", env=empty)
     stock = run(application(version) / "app.cjs", {}, {"intraOpNumThreads": 3})
     assert (seen.threads, seen.lines) == (stock.threads, [])

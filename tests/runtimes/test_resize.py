@@ -3,11 +3,10 @@
 Sessions that were made before keep their threads: ONNX Runtime can't change a pool.
 """
 
-import json
 import os
 
 import pytest
-from support import cgroups
+from support import cgroups, marks
 from support.runtimes import node_lab, shim_lab
 from support.runtimes.native_caller import started
 
@@ -23,7 +22,7 @@ if len(CPUS) < 2:
 
 BOTH, ONE = cpuset.format_list(cpuset.of(CPUS)), str(CPUS[0])
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
-# quota in microseconds, CPUs -> threads of the next session beside its caller, why, and the quota that it reports
+# quota in microseconds, CPUs -> threads of the next session beside its caller, why, and the quota that it records
 STEPS = [
     (-1, BOTH, 1, None, None),
     (50_000, BOTH, 0, "planned 2, cut to quota 0.5", 0.5),
@@ -40,32 +39,31 @@ def resizes(box):
     return [box.resize(quota_us=quota_us, cpus=cpus) for quota_us, cpus, *_ in STEPS]
 
 
-def reported(folder):
-    """(reason, quota) of each session, from the one report in the folder."""
-    (path,) = folder.glob("*.json")
-    sessions = json.loads(path.read_text())["sessions"]
-    return [(session["because"].get("intra"), session.get("quotaCPUs")) for session in sessions]
+def counted(mark):
+    """What a session's mark begins with at a step."""
+    return mark.partition(": ")[2].partition(", inter_op")[0]
 
 
-EXPECTED = [(because, quota_cpus) for *_, because, quota_cpus in STEPS]
+MARKS = [f"intra_op={1 + pool}" + (f" ({because})" if because else "") for *_, pool, because, _ in STEPS]
 
 
 @pytest.fixture
-def probed(mounted, model, tmp_path):
+def probed(mounted, model):
     """Sessions of this Python in the box under the plan: probed(box, plan, sessions)."""
 
     def run(box, plan, sessions):
-        variables = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;{plan}", env.REPORT: str(tmp_path)}
+        variables = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;{plan}"}
         return shim_lab.probe(shim_lab.THIS_PYTHON, model, sessions, env=variables, cpus=CPUS, before=box.join)
 
     return run
 
 
-def test_each_python_session_fits_what_there_is_when_it_is_made(probed, tmp_path):
+def test_each_python_session_fits_what_there_is_when_it_is_made(probed):
     with cgroups.boxes() as (box,):
         found = probed(box, PLAN, [{"write": files} for files in resizes(box)])
     assert [session["pool"] for session in found["sessions"]] == POOLS
-    assert reported(tmp_path) == EXPECTED
+    recorded = [(record["because"].get("intra"), record["quotaCPUs"]) for record in found["records"]]
+    assert recorded == [(because, quota_cpus) for *_, because, quota_cpus in STEPS]
 
 
 def test_a_container_that_grows_gets_no_more_than_was_planned(probed):
@@ -84,31 +82,29 @@ def test_affinity_goes_with_the_exclusive_cpus_that_were_planned_and_returns_wit
 
 
 @pytest.mark.parametrize("version", node_lab.VERSIONS)
-def test_each_node_session_fits_what_there_is_when_it_is_made(version, tmp_path):
+def test_each_node_session_fits_what_there_is_when_it_is_made(version):
     with cgroups.boxes() as (box,):
         seen = node_lab.run(
             node_lab.application(version) / "app.cjs",
             *[{} for _ in STEPS],
             text=f"v=1;{PLAN}",
-            env={env.REPORT: str(tmp_path)},
             before=box.join,
             writes=resizes(box),
         )
     assert seen.threads == POOLS
-    assert reported(tmp_path) == EXPECTED
 
 
 @pytest.mark.parametrize("version", [libonnxruntime.VERSIONS[0], libonnxruntime.VERSIONS[-1]])
-def test_each_native_session_fits_what_there_is_when_it_is_made(version, tmp_path):
-    variables = {env.REPORT: str(tmp_path)}
+def test_each_native_session_fits_what_there_is_when_it_is_made(version):
     with (
         cgroups.boxes() as (box,),
-        started("c", version, PLAN, variables=variables, cpus=CPUS, before=box.join) as caller,
+        started("c", version, PLAN, cpus=CPUS, before=box.join) as caller,
     ):
-        pools = []
+        pools, marked = [], []
         for number, (quota_us, cpus, *_) in enumerate(STEPS):
             box.limit(quota_us=quota_us, cpus=cpus)
             pools.append(len(caller.session("", name=f"s{number}")))
+            marked += map(counted, marks.of(caller.pid))
         assert caller.end() == 0
     assert pools == POOLS
-    assert reported(tmp_path) == EXPECTED
+    assert marked == MARKS

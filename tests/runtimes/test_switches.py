@@ -1,13 +1,9 @@
-"""The switches of ONNX Runtime's sessions: whichever the table has, in real releases of Python and of C."""
-
-import json
+"""The switches of ONNX Runtime's sessions: whichever the table has, in real releases of Python."""
 
 import pytest
 from support.runtimes import ort_lab
-from support.runtimes.native_caller import C, started
 from support.runtimes.ort_lab import ROW, version
 
-from raddle import env
 from raddle.planning.policy import FIELDS
 
 pytestmark = ort_lab.MARKS
@@ -50,17 +46,3 @@ def test_the_code_s_own_stays_unless_the_policy_overrides(seen, key, one):
         (session,), (record,) = seen[existing]["sessions"], seen[existing]["records"]
         assert session["effective"][one.attribute] is record["effective"][one.report] is (stays != one.initial)
         assert record["because"].get(one.report) == (IN_THE_CODE if stays else None)
-
-
-@pytest.mark.parametrize(("kind", "release"), [C[0], C[-1]])
-def test_a_native_session_is_made_with_each_that_its_release_has(kind, release, tmp_path):
-    plan = ";".join(f"{key}={int(not one.initial)}" for key, one in SWITCHES)
-    with started(kind, release, f"intra=1;{plan}", variables={env.REPORT: str(tmp_path)}) as caller:
-        caller.session("", name="s")
-        caller.do("run s")
-        assert caller.end() == 0
-    (path,) = tmp_path.glob("*.json")
-    (session,) = json.loads(path.read_text())["sessions"]
-    minor = int(release.split(".")[1])
-    expected = {one.report: not one.initial if minor >= one.since else None for _, one in SWITCHES}
-    assert {report: session["effective"].get(report) for report in expected} == expected

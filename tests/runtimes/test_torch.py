@@ -60,23 +60,18 @@ def counts(info):
 )
 def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, having, intra, inter, total, named):
     release = having()
-    steps = ["threads"], ["inter"], ["script"], ["info"], ["effective"], ["records"]
+    steps = ["threads"], ["inter"], ["script"], ["info"], ["marks"], ["records"]
     seen, said = planned(release, f"omp={intra};torch_inter={inter}", *steps, env={OMP: str(intra)})
-    before, answered, after, info, effective, records = seen
+    before, answered, after, info, marks, records = seen
     # Nothing has been started by the import, and nothing by Raddle.
     assert (before["total"], answered) == (1, inter)
     assert (after["total"], after["pool"]) == (total, named)
     assert counts(info) == [intra, inter]
-    assert effective == {
-        "version": effective["version"],
-        "intra": intra,
-        "inter": inter,
-        "backend": "OpenMP",
-        "ompMaxThreads": intra,
-    }
     got = {"torchIntra": intra, "torchInter": inter}
     assert [(made["runtime"], made["effective"], made["because"]) for made in records] == [("torch", got, {})]
-    assert lines(said) == [f"raddle: torch {effective['version']}: intra_op={intra}, inter_op={inter}"]
+    (mark,) = marks
+    assert mark == f"torch {records[0]['version']}: intra_op={intra}, inter_op={inter}"
+    assert lines(said) == [f"raddle: {mark}"]
     proves("PyTorch", release.version, "counts")
 
 
@@ -123,9 +118,19 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
     release = having()
     # One release's cases in processes of their own, with the variables before they start; the other's are forked.
     probed = planned if having is torch_lab.trixie else imported
-    steps = ["intra"], ["eager"], ["set_intra", 4], ["intra"], ["set_inter", 3], ["script"], ["inter"], ["records"]
+    steps = (
+        ["intra"],
+        ["eager"],
+        ["set_intra", 4],
+        ["intra"],
+        ["set_inter", 3],
+        ["script"],
+        ["inter"],
+        ["records"],
+        ["marks"],
+    )
     seen, said = probed(release, f"{PLAN};existing={existing}", *steps, env=variables)
-    before, team, _, after, _, _, inter, records = seen
+    before, team, _, after, _, _, inter, records, marks = seen
     # set_num_threads also starts torch's other pool (pthreadpool), asleep and as large: so it is left alone mostly.
     asleep = 1 if "not set" in reason or "overridden" in reason else 0
     assert (before, team["total"]) == (intra, intra + asleep)
@@ -138,6 +143,8 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
     else:
         assert records[0]["effective"] == {"torchIntra": 4, "torchInter": 3}
         assert records[0]["because"] == {"torchIntra": "set in the code", "torchInter": "set in the code"}
+        counts_of_code = "intra_op=4 (set in the code), inter_op=3 (set in the code)"
+        assert marks == [f"torch {records[0]['version']}: {counts_of_code}"]
     assert lines(said) == expected
     proves("PyTorch", release.version, "existing values")
 

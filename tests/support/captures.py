@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tarfile
 from pathlib import Path
@@ -31,10 +32,32 @@ def unpack(into: Path, name: str = "") -> Path:
     """The folder with all machines, or with one; skips the test where the archive isn't there."""
     if not ARCHIVE.is_file():
         pytest.skip(f"the recorded machines of other projects are not here: {ARCHIVE}")
-    with tarfile.open(ARCHIVE) as tar:
-        wanted = [member for member in tar if _belongs(member.name, name) and not UNREAD.search(member.name)]
-        tar.extractall(into, wanted, filter="tar")
+    for member, content in _contents():
+        if _belongs(member.name, name):
+            _write(into / member.name, member, content)
     return into
+
+
+@functools.cache
+def _contents() -> list[tuple[tarfile.TarInfo, bytes]]:
+    """What is in the archive and is read: once a process, since to unpack it takes a second."""
+    found = []
+    with tarfile.open(ARCHIVE) as tar:
+        for member in tar:
+            if not UNREAD.search(member.name):
+                file = tar.extractfile(member) if member.isreg() else None
+                found.append((member, file.read() if file else b""))
+    return found
+
+
+def _write(path: Path, member: tarfile.TarInfo, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if member.isdir():
+        path.mkdir(exist_ok=True)
+    elif member.issym():
+        path.symlink_to(member.linkname)
+    else:
+        path.write_bytes(content)
 
 
 def _belongs(path: str, name: str) -> bool:

@@ -7,7 +7,7 @@ from native.build import SOURCES
 from support.runtimes.native_programs import Kind, need
 
 HERE = Path(__file__).parents[1] / "contract"
-PARTS = ("sys", "text", "cpuset", "plan", "resolve", "claims", "cgroup", "totals", "machine", "placement")
+PARTS = ("sys", "text", "cpuset", "plan", "resolve", "claims", "cgroup", "machine", "placement")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -21,7 +21,6 @@ def compiled(folder, source, parts):
     return built
 
 
-def quota_and_folder(limits):
-    """As the harness prints them."""
-    quota = "-" if limits.quota_cpus is None else f"{limits.quota_cpus:.17g}"
-    return f"{quota} {limits.quota_path or ''}".rstrip()
+def quota(limits):
+    """As the harness prints it."""
+    return "-" if limits.quota_cpus is None else f"{limits.quota_cpus:.17g}"

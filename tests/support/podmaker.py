@@ -27,13 +27,13 @@ VARIABLES = (
     "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "OMP_NUM_THREADS",
     "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
     "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS",
-    "NODE_OPTIONS", "LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT, env.AGENT,
+    "NODE_OPTIONS", "LD_PRELOAD", env.PLAN, env.LITERALS, env.AGENT,
     "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "SERVER_THREADS", "LLAMA_ARG_THREADS",
 )  # fmt: skip
 TEXTS = (
     "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
     "/opt/raddle/libraddle.so:/lib/a.so", "-w 4",
-    "/opt/raddle-report", "10.96.0.12:8126/serve", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
+    "10.96.0.12:8126/serve", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
     "é\u202e\U0001f600", ":" * 40,
 )  # fmt: skip
 COMMANDS = (
@@ -45,15 +45,12 @@ MOUNTS = (
     {"name": "data", "mountPath": "/"}, {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
     {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
     {"name": "data", "mountPath": "/etc/ld.so.preload", "subPath": "x"}, {"name": "data", "mountPath": "//etc/."},
-    {"name": "raddle-shim", "mountPath": "/elsewhere"}, {"name": "raddle-report", "mountPath": "/opt/raddle-report"},
-    {"name": "data", "mountPath": "/opt/raddle-report/own"},
+    {"name": "raddle-shim", "mountPath": "/elsewhere"},
 )  # fmt: skip
 VOLUMES = (
     {"name": "data", "emptyDir": {}}, {"name": "raddle-shim", "hostPath": {"path": "/etc"}},
     {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}},
     {"name": "raddle-shim", "image": {"reference": "evil.test/x", "pullPolicy": "Always"}},
-    {"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}},
-    {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
 )  # fmt: skip
 # Field of a policy -> values that the schema lets through.
 FIELDS: dict[str, tuple[Any, ...]] = {
@@ -64,7 +61,6 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "shim": ("Auto", "Auto", "Auto", "None"),
     "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
     "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES)),
-    "reports": (True, False),
     "allocator": ("System", "Jemalloc"),
     "budget": (
         {"source": "Request"},
@@ -79,7 +75,6 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "threads": ({"intraOp": 3}, {"maxIntraOp": 2}, {"spinning": "Never"}),
 }
 JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", [], {}, [[]], {"a": None}, [None], "\ud800", 1e308)
-LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 
 def _some(choice: Random, values: tuple[Any, ...], most: int) -> list[Any]:
@@ -133,8 +128,6 @@ def _annotations(choice: Random) -> dict[str, str]:
         found[env.GOVERNED_BY] = "InferenceThreading/evil"
     if _chance(choice, 0.05):
         found[choice.choice(("hami.io/vgpu-node", "volcano.sh/vgpu-mode"))] = "x"
-    if _chance(choice, 0.2):
-        found[LOCAL_VOLUMES] = choice.choice(("raddle-report", "data,raddle-report", ",,a", ""))
     if _chance(choice, 0.02):
         found["big"] = "x" * 245_000
     return found

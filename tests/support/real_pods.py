@@ -2,18 +2,15 @@
 
 import contextlib
 import itertools
-import json
 import subprocess
 import sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cluster import namespaces
 from cluster.client import ApiError
 from cluster.objects import policy
 from e2e import verdict
 from e2e.images import NODE_IMAGE
-from e2e.scenarios import COPY_REPORTS, GUEST, HOST, REPORT, SHOW
+from e2e.scenarios import GUEST, HOST, SHOW
 from e2e.waiting import wait
 from raddle import env
 from raddle_operator.injection.volumes import SHIM_VOLUME
@@ -34,9 +31,9 @@ def without_raddle(site, name):
 
 @contextlib.contextmanager
 def governed(site, name, labels=(), **policy_spec):
-    """An opted-in namespace with a policy whose containers write reports; `policy_spec` is more of it."""
+    """An opted-in namespace with a policy; `policy_spec` is more of it."""
     with namespaces.fresh(site, f"{name}-{next(_numbers)}", {env.INJECT_LABEL: "enabled", **dict(labels)}) as space:
-        space.store(policy(reports=True, **policy_spec))
+        space.store(policy(**policy_spec))
         yield space
 
 
@@ -106,21 +103,5 @@ def seen(space, one, scenario, container):
     """What a container of the scenario's pod shows."""
     # What the shim's own program says in each of the pod's containers.
     live = explained(space, one, "--live")
-    if container.image == NODE_IMAGE:
-        report, show = _copied_report(space, one, container.name), None
-    else:
-        report, show = (inside(space, one, container.name, *container.inside(each)) for each in (REPORT, SHOW))
-    return verdict.Seen(log=log(space, one, container.name), report=report, show=show, live=live)
-
-
-def _copied_report(space, one, container):
-    """`raddle report` of the reports of a container without Python, copied out of it."""
-    status, text = inside(space, one, container, *COPY_REPORTS)
-    if status:
-        return status, text
-    with TemporaryDirectory(prefix="raddle-reports-") as folder:
-        for name, content in json.loads(text).items():
-            (Path(folder) / Path(name).name).write_text(content)
-        command = [sys.executable, *REPORT[1:], folder]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+    show = None if container.image == NODE_IMAGE else inside(space, one, container.name, *container.inside(SHOW))
+    return verdict.Seen(log=log(space, one, container.name), show=show, live=live)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from e2e import features, settings
 from e2e.guest import PATIENCE_SECONDS
-from e2e.images import APP_IMAGE, NODE, NODE_IMAGE, PYTHON, VENV_IMAGE, VENV_PYTHON
+from e2e.images import APP_IMAGE, NODE_IMAGE, PYTHON, VENV_IMAGE, VENV_PYTHON
 
 # The names of the nodes: this machine, and the virtual one.
 HOST = settings.HOST.name
@@ -21,7 +21,6 @@ NUMA_NODES: Final = ("0-3", "4-7", "8-11", "12-15")
 SHARED = "0-1"
 HOSTNAME = "kubernetes.io/hostname"
 LABEL = "e2e.raddle.dev/scenario"
-REPORTS = "/opt/raddle-report"
 SECONDS: Final = 240.0
 RESTRICTED: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
@@ -75,7 +74,7 @@ class Container:
         }
 
     def inside(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """REPORT or SHOW, by the Python that the container's application runs in."""
+        """SHOW, by the Python that the container's application runs in."""
         return (VENV_PYTHON, *command[1:]) if self.image == VENV_IMAGE else command
 
 
@@ -329,15 +328,5 @@ RESIZED: Final = Scenario(
     nodes=(GUEST,),
     containers=(Container(request="100m", limit="3", threads=3, cpus=GUEST_CPUS, quota_cpus=3.0),),
 )
-# From inside: what was planned against what is, and what Raddle sees.
-REPORT: Final = (PYTHON, "-m", "raddle", "report", "-o", "json")
-SHOW: Final = (PYTHON, "-m", "raddle", "show")
-# In a container without Python: the files that `raddle report` reads, as one JSON object.
-READ_REPORTS: Final = f"""
-const fs = require('fs');
-const names = fs.readdirSync('{REPORTS}').filter((name) => name.endsWith('.json'));
-const read = (name) => [name, fs.readFileSync('{REPORTS}/' + name, 'utf8')];
-console.log(JSON.stringify(Object.fromEntries(names.map(read))));
-"""
-# Without its shim: this is no process that serves.
-COPY_REPORTS: Final = ("/bin/busybox", "env", "RADDLE_PLAN=", NODE, "-e", READ_REPORTS)
+# From inside: what Raddle sees there.
+SHOW: Final = (PYTHON, "-m", "raddle")

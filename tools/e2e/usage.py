@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from e2e import cgroups
-from raddle.process import totals
+from raddle import files
 
 
 class Usage(NamedTuple):
@@ -32,8 +32,19 @@ def read(pod: Mapping[str, Any], roots: Iterable[Path] | None = None) -> Usage |
     found = cgroups.hierarchies(Path("/proc/mounts").read_text()) if roots is None else roots
     used: dict[str, int] = {}
     for root in found:
-        used |= totals.read(str(_group(pod, root)), recent=False)
-    return Usage(used["cpuUs"], used.get("periods", 0), used.get("throttledPeriods", 0)) if "cpuUs" in used else None
+        used |= _used(_group(pod, root))
+    if "usage_usec" not in used:
+        return None
+    return Usage(used["usage_usec"], used.get("nr_periods", 0), used.get("nr_throttled", 0))
+
+
+def _used(group: Path) -> dict[str, int]:
+    """A control group's totals, by version 2's names; version 1 has them in the folders of two controllers."""
+    lines = (line.split() for line in files.text_or_nothing(str(group / "cpu.stat")).splitlines())
+    found = {name: int(value) for name, value in lines}
+    if used_ns := files.text_or_nothing(str(group / "cpuacct.usage")).strip():
+        found["usage_usec"] = int(used_ns) // 1000
+    return found
 
 
 def total(usages: Iterable[Usage]) -> Usage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +16,18 @@ from raddle_operator.injection.volumes import SHIM_VOLUME
 
 # An application's or its runtime's error, in a log. ONNX Runtime marks severity by a letter.
 ERRORS = ("pthread_setaffinity_np failed", "[E:onnxruntime", "[F:onnxruntime", "Traceback")
+_COUNT = re.compile(r"intra_op=(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """One container, read from outside: its log, and the exit status and output of Raddle's commands in it.
 
-    `report` is `python -m raddle report -o json`, `show` None where the container has no Python, `live`
-    `raddle explain --live -o json` of its pod.
+    `show` is `python -m raddle`, None where the container has no Python, `live` `raddle explain --live -o json` of its
+    pod.
     """
 
     log: str
-    report: tuple[int, str]
     show: tuple[int, str] | None
     live: tuple[int, str]
 
@@ -137,28 +138,25 @@ def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
         yield "the pod has no plan"
     elif plan != container.threads:
         yield f"the plan is {plan} threads, expected {container.threads}"
-    status, text = seen.report
-    if status:
-        yield f"`raddle report` ended with {status}: {text[-600:]}"
-    elif (reported := _reported(text)) != {container.threads}:
-        yield f"`raddle report` says {sorted(reported)} threads, expected {container.threads}"
     if seen.live is not None:
         status, text = seen.live
         if status or not all(one["withRuntime"] for one in json.loads(text)["live"]["containers"]):
             yield f"`raddle explain --live` ended with {status}: {text[-600:]}"
+        elif (marked := _marked(text, container.name)) != {container.threads}:
+            yield f"`raddle explain --live` says {sorted(marked)} threads, expected {container.threads}"
     if seen.show is None:
         return
     status, text = seen.show
     if status:
-        yield f"`raddle show` ended with {status}: {text[-600:]}"
+        yield f"`python -m raddle` ended with {status}: {text[-600:]}"
         return
     effective = (json.loads(text).get("effective") or {}).get("intraOp")
     if effective != container.threads:
-        yield f"`raddle show` says {effective} threads, expected {container.threads}"
+        yield f"`python -m raddle` says {effective} threads, expected {container.threads}"
 
 
-def _reported(text: str) -> set[int]:
-    """The thread counts that sessions came to, by the document of `raddle report -o json`."""
-    sessions = [session for process in json.loads(text)["processes"] for session in process["sessions"]]
-    values = [value for session in sessions for value in session["values"] if value["name"] == "intra"]
-    return {int(value["effective"]) for value in values if value["effective"] is not None}
+def _marked(text: str, name: str) -> set[int]:
+    """The thread counts in the marks of a container's processes, by the document of `raddle explain --live`."""
+    containers = json.loads(text)["live"]["containers"]
+    processes = [process for one in containers if one["container"] == name for process in one["processes"]]
+    return {int(count) for process in processes for mark in process["marks"] for count in _COUNT.findall(mark)}

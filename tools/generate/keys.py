@@ -36,7 +36,7 @@ def python() -> str:
         _mapping("ENTRIES", {name: entry.since for name, entry in entries.CONFIG_ENTRIES.items()}),
         "# Execution provider -> what its options begin with.",
         _mapping("PROVIDERS", {name: provider.prefix for name, provider in entries.PROVIDERS.items()}),
-        "# Key, SessionOptions' attribute, name in reports, and what a session has where the code says nothing.",
+        "# Key, SessionOptions' attribute, name in records, and what a session has where the code says nothing.",
         "SWITCHES = (",
         *(f"    {_literal((key, one.attribute, one.report, one.initial))}," for key, one in SWITCHES),
         ")",
@@ -80,7 +80,7 @@ def _c_lines() -> Iterator[str]:
             yield f"enum {{ {', '.join(_enumerator(f'{name}_{word}') for word in allowed)} }};"
     yield ""
     yield ""
-    yield "/* What sessions are told: PAIR(key, off, on, name in reports, since 1.x), ONE(key, setter, ...) */"
+    yield "/* What sessions are told: PAIR(key, off, on, since 1.x), ONE(key, setter, ...) */"
     yield from macro("RD_SWITCHES(PAIR, ONE)", [_switch(key, one) for key, one in SWITCHES])
     yield ""
     yield f"enum {{ {', '.join(_enumerator(f'switch_{key}') for key, _ in SWITCHES)}, RD_SWITCH_COUNT }};"
@@ -113,7 +113,7 @@ def _key_row(name: str, allowed: entries.Allowed) -> str:
 def _switch(key: str, switch: Switch) -> str:
     shape = "ONE" if len(switch.setters) == 1 else "PAIR"
     setters = ", ".join(name for name, _ in switch.setters)
-    return f'{shape}({key.upper()}, {setters}, "{switch.report}", {switch.since})'
+    return f"{shape}({key.upper()}, {setters}, {switch.since})"
 
 
 def macro(head: str, rows: Iterable[str]) -> Iterator[str]:

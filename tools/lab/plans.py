@@ -61,7 +61,7 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
 
     Raises AssertionError where the webhook would not have changed the pod or would have kept safe values.
     """
-    governing = objects.policy("all", NAMESPACE, **{"reports": True, **(policy or {})})
+    governing = objects.policy("all", NAMESPACE, **policy or {})
     facts = decide.Facts(smallest_cores=len(node.cores), architectures=frozenset({node.architecture}))
     changed = decided.injected(created, governing, facts, decide.Settings(shim=shipped.shim()))
     annotations = changed["metadata"]["annotations"]

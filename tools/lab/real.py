@@ -67,7 +67,6 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
     _compile(job)
     model.write(job / "model.onnx")
     delivery.write(str(found.files / delivery.MOUNT_PATH.lstrip("/")))
-    (found.files / delivery.REPORT_PATH.lstrip("/")).mkdir()
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lab.verdict import Verdict, told
+from lab.verdict import Verdict, marked, told
 
 HEADINGS = (
     "SHAPE",
@@ -57,7 +57,7 @@ def row(one: Verdict) -> tuple[str, ...]:
         str(one.planned),
         str(raddle.get("threads", "?")),
         told(raddle.get("workers", ())),
-        " ".join([_spinning(raddle), *((raddle.get("raddle") or {}).get("spins", ()))]),
+        " ".join([_spinning(raddle), *marked(raddle)]),
         _nodes(raddle.get("memory", {})),
         str(stock.get("threads", "?")),
         str(stock.get("affinity_errors", "?")),

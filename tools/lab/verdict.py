@@ -16,7 +16,7 @@ RADDLE, STOCK = "raddle", "stock"
 # file happened to run: all on another node in one run of some ten (472 of 4553 pages).
 MEMORY_SHARE = 0.85
 PAGE_BYTES = 4096
-# What the native shim's line calls them.
+# What the shim's line and mark call them.
 SPINNING_IN_LINE = {"never": "spinning off", "bounded": "spinning 50 us", "always": "spinning default"}
 
 
@@ -124,34 +124,31 @@ def _facts(limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Itera
     for name in ("cpuset", "quota_cpus"):
         if raddle[name] != kernel[name]:
             yield f"Raddle reads {name} {raddle[name]}, the kernel says {kernel[name]}"
-    yield from _reported(expected, raddle)
+    yield from _spinning(expected, "mark", raddle["marks"])
     yield from _shown(limits, expected, raddle["show"])
-
-
-def _reported(expected: Expected, raddle: Mapping[str, Any]) -> Iterator[str]:
-    if raddle["report"]:
-        yield f"`raddle report` ended with {raddle['report']}: {raddle['reported']}"
-    elif raddle["spins"] != [expected.spinning]:
-        yield f"`raddle report` says spinning {' '.join(raddle['spins'])}, expected {expected.spinning}"
 
 
 def _shown(limits: Limits, expected: Expected, shown: Any) -> Iterator[str]:
     if not isinstance(shown, dict):
-        yield f"`raddle show` failed: {shown}"
+        yield f"`python -m raddle` failed: {shown}"
         return
     if shown["budget"]["cpus"] != limits.cpuset:
-        yield f"`raddle show` says CPUs {shown['budget']['cpus']}"
+        yield f"`python -m raddle` says CPUs {shown['budget']['cpus']}"
     if shown["effective"]["intraOp"] != expected.threads:
-        yield f"`raddle show` says {shown['effective']['intraOp']} threads"
+        yield f"`python -m raddle` says {shown['effective']['intraOp']} threads"
 
 
 def _native(expected: Expected, result: Mapping[str, Any] | None) -> Iterator[str]:
-    """A C program can't be asked, but the library says a line."""
-    said = [line for line in (result or {}).get("stderr", "").splitlines() if "raddle: onnxruntime" in line]
-    if not said:
-        yield "the native shim said nothing"
-    elif not all(SPINNING_IN_LINE[expected.spinning] in line for line in said):
-        yield f"the native shim said {said}, expected spinning {expected.spinning}"
+    """A C program can't be asked, but the library writes a line."""
+    stderr = (result or {}).get("stderr", "")
+    return _spinning(expected, "line", [line for line in stderr.splitlines() if "raddle: onnxruntime" in line])
+
+
+def _spinning(expected: Expected, what: str, lines: Sequence[str]) -> Iterator[str]:
+    if not lines:
+        yield f"the shim left no {what}"
+    elif not all(SPINNING_IN_LINE[expected.spinning] in line for line in lines):
+        yield f"the shim's {what} is {lines}, expected spinning {expected.spinning}"
 
 
 def _decided(limits: Limits, expected: Expected, bound: Bound, planned: int | None) -> Iterator[str]:
@@ -165,6 +162,12 @@ def _decided(limits: Limits, expected: Expected, bound: Bound, planned: int | No
     workers = tuple(cpuset.format_list(group) for group in within.affinity_groups)
     if workers and within.intra_op == expected.threads and workers != expected.workers:
         yield f"the planner puts workers on {' '.join(workers)}, expected {' '.join(expected.workers)}"
+
+
+def marked(seen: Mapping[str, Any]) -> list[str]:
+    """What the marks of a look say of spinning, in the plan's words."""
+    marks = (seen.get("raddle") or {}).get("marks", ())
+    return [word for word, text in SPINNING_IN_LINE.items() if any(text in mark for mark in marks)]
 
 
 def told(places: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ AT_ONCE: Final = 16
 TIMEOUT_S: Final = 20.0
 NOT_FOUND: Final = (126, 127)
 """What some container runtimes end with where there is no such program."""
-_SAID: Final = re.compile(r"([a-z]+) ([0-9][\w.+-]*): ")
+_MARK: Final = re.compile(r"([a-z]+) ([0-9][\w.+-]*): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ def _is_process(one: Any) -> bool:
         isinstance(one, dict)
         and isinstance(one.get("pid"), int)
         and isinstance(one.get("runtimes"), (list, NoneType))
-        and isinstance(one.get("said"), (str, NoneType))
+        and isinstance(one.get("marks"), (list, NoneType))
         and isinstance(one.get("door"), (bool, NoneType))
     )
 
@@ -189,27 +189,23 @@ def got(process: Mapping[str, Any]) -> str:
     counts = _pairs(process.get("counts"), " ")
     if process.get("reached") is not True:
         return "; ".join(filter(None, [f"not reached: {process.get('why')}", counts]))
-    return "; ".join(filter(None, [process.get("said") or _session(process.get("report")), counts])) or "-"
+    return "; ".join(filter(None, [*_marks(process), counts])) or "-"
 
 
-def _session(report: Any) -> str:
-    """What the newest session in a report got."""
-    sessions = report.get("sessions") if isinstance(report, dict) else None
-    session = sessions[-1] if isinstance(sessions, list) and sessions else None
-    if not isinstance(session, dict):
-        return "no session yet" if report else ""
-    effective, because = session.get("effective"), session.get("because")
-    if isinstance(effective, dict) and isinstance(because, dict):
-        effective = {
-            name: f"{value} ({because[name]})" if name in because else value for name, value in effective.items()
-        }
-    return f"{session.get('runtime')} {session.get('version')}: {_pairs(effective, ', ')}"
+def _marks(process: Mapping[str, Any]) -> list[str]:
+    """A process's marks; what is none is left out."""
+    return [mark for mark in process.get("marks") or () if isinstance(mark, str)]
 
 
 def runtimes(answers: Iterable[Answer]) -> dict[str, tuple[str, str]]:
     """The runtime that each container has loaded, and its version, as far as a process of it says so."""
-    said = ((one.container, _SAID.match(got(process))) for one in answers for process in one.with_runtime)
-    return {container: (found[1], found[2]) for container, found in said if found is not None}
+    marks = (
+        (one.container, _MARK.match(mark))
+        for one in answers
+        for process in one.with_runtime
+        for mark in _marks(process)
+    )
+    return {container: (match[1], match[2]) for container, match in marks if match is not None}
 
 
 def _pairs(values: Any, between: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,14 +39,11 @@ Examples:
   raddle topology --exclusive 2-9              a pool on these CPUs, if they were a container's own
   raddle topology -f policy.yaml -f deployment.yaml --exclusive 2-9
   raddle topology --pod resnet-7d9f -n models  a pod on its node
-  raddle topology --report 17-1a2b3c4d.json    a process, by its report
 
 \b
 Exit codes: 0 done, 1 no answer from the cluster, 2 bad input.
 """
 
-# A report is some kB; what is longer than this is cut off, and then no JSON.
-MAX_REPORT_BYTES: Final = 4 << 20
 # Option -> the options of which it needs one.
 NEEDS: Final = {
     "namespace": ("pod",),
@@ -81,9 +77,6 @@ class Seen:
 @click.option("--container", help="Draw only this container.")
 @click.option("--exclusive", metavar="CPUS", help="As if the container got these CPUs (0-7,16) for itself.")
 @click.option(
-    "--report", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Draw the process of this report."
-)
-@click.option(
     "-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "svg", "json", "yaml"])
 )
 def topology(
@@ -96,7 +89,6 @@ def topology(
     sources: tuple[str, ...],
     container: str | None,
     exclusive: str | None,
-    report: Path | None,
     form: str,
 ) -> None:
     """Show a machine: sockets, NUMA nodes, L3 domains, cores, threads, and what runs where."""
@@ -110,7 +102,6 @@ def topology(
         sources=sources,
         container=container,
         exclusive=exclusive,
-        report=report,
     )
     if pod is not None:
         seen = _of_pod(pod, namespace, kubeconfig, context)
@@ -126,7 +117,7 @@ def topology(
     if sources:
         seen = replace(seen, plans=_of_manifests(sources, seen.machine))
     try:
-        marks = _marks(seen, container, exclusive, report)
+        marks = _marks(seen, container, exclusive)
     except overlay.OverlayError as error:
         raise ManifestError(str(error)) from None
     picture = layout.picture(seen.machine, marks)
@@ -146,7 +137,7 @@ def _usable(seen: Seen) -> tuple[int | None, float | None]:
 
 def _check_usage(**given: Any) -> None:
     """Raises UsageError for options that contradict each other, or that would have no effect."""
-    for names in (("root", "node", "pod"), ("pod", "sources", "report"), ("exclusive", "report")):
+    for names in (("root", "node", "pod"), ("pod", "sources")):
         both = [name for name in names if given[name]]
         if len(both) > 1:
             raise click.UsageError(f"{' and '.join(map(_option, both))} exclude each other")
@@ -211,10 +202,8 @@ def _plans(annotations: Mapping[str, str]) -> Iterator[tuple[str, wire.Recorded]
                 raise ManifestError(f"{key}: {error}") from None
 
 
-def _marks(seen: Seen, container: str | None, exclusive: str | None, report: Path | None) -> Marks:
+def _marks(seen: Seen, container: str | None, exclusive: str | None) -> Marks:
     """What is to be marked on the machine. Raises OverlayError."""
-    if report is not None:
-        return overlay.reported(seen.machine, _read_report(report))
     cpus = _cpus(exclusive) if exclusive is not None else None
     plans = {name: one for name, one in seen.plans.items() if container in (None, name)}
     if container is not None and not plans and seen.plans:
@@ -238,18 +227,6 @@ def _cpus(value: str) -> int:
         return cpuset.parse_list(value)
     except ValueError as error:
         raise overlay.OverlayError(f"--exclusive: {error}") from None
-
-
-def _read_report(path: Path) -> Mapping[str, Any]:
-    try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(MAX_REPORT_BYTES))
-    # A deep nesting raises RecursionError.
-    except (OSError, ValueError, RecursionError) as error:
-        raise ManifestError(f"{path}: is no report: {error}") from None
-    if not isinstance(found, dict) or found.get("v") != 1:
-        raise ManifestError(f"{path}: is no report of version 1")
-    return found
 
 
 # --- how it is printed ----------------------------------------------------------------------------------------------

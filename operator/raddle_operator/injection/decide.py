@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from raddle import delivery, env
+from raddle import env
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Budget, Plan
 from raddle.planning.policy import WITHOUT_SHIM, Policy
@@ -251,14 +251,13 @@ def _plan_container(
         )
     except QuantityError as error:
         return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
-    mounts, no_reports = _mounts(container, common, loads=loads)
-    reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
+    mounts = volumes.SHIM_MOUNTS if loads else ()
     agent = _agent(container, common, loads=loads)
     alike = common.machine is None and policy.tuning is None
     if alike and variables.sets_nothing(container, policy):
-        plan, given, edits, annotations = _values_by_name(name, budget, governing, loads, reports, agent)
+        plan, given, edits, annotations = _values_by_name(name, budget, governing, loads, agent)
     else:
-        plan, given, edits, annotations = _values(container, budget, governing, loads, reports, agent, common)
+        plan, given, edits, annotations = _values(container, budget, governing, loads, agent, common)
     if plan.cap is None and policy.intra_op is None:
         return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
     skip = given.withheld[-1] if given.withheld else closed
@@ -267,7 +266,7 @@ def _plan_container(
             # By it the container would have had something.
             skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
         return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept, preset=preset), None
-    withheld = (*_without_shim(policy, closed, loads=loads), *given.withheld, *no_reports)
+    withheld = (*_without_shim(policy, closed, loads=loads), *given.withheld)
     outcome = ContainerOutcome(
         name=name,
         plan=plan,
@@ -285,14 +284,12 @@ def _values(
     budget: Budget,
     governing: PolicyObject,
     shim: bool,
-    reports: bool,
     agent: str,
     common: _Common | None = None,
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """The plan, and what it comes to: variables, the changes that set them, annotations, key to value.
 
-    `shim`: its processes load it; `reports`: it has a place for them; `agent`: whom it tells what it got. Without
-    `common` the node is not known.
+    `shim`: its processes load it; `agent`: where the shim sends datagrams. Without `common` the node is not known.
     """
     policy, tuning_overlay = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
@@ -318,7 +315,7 @@ def _values(
     if plan.cap is None and policy.intra_op is None:
         return plan, Variables({}, {}), Edits(), {}
     given = variables.chosen(container, plan, policy, kept=kept, shim=shim)
-    edits = variables.edits(container, given, reports=reports, agent=agent)
+    edits = variables.edits(container, given, agent=agent)
     prefixes = (*given.references.values(), env.PLAN_PREFIX)
     annotations = {prefix + container.name: values[prefix] for prefix in prefixes}
     return plan, given._replace(kept=kept + given.kept), edits, annotations
@@ -326,10 +323,10 @@ def _values(
 
 @lru_cache(maxsize=1024)
 def _values_by_name(
-    name: str, budget: Budget, governing: PolicyObject, shim: bool, reports: bool, agent: str
+    name: str, budget: Budget, governing: PolicyObject, shim: bool, agent: str
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """As `_values`, for a container that sets nothing: all like it get the same, whatever pod they are in."""
-    return _values(Container(name), budget, governing, shim, reports, agent)
+    return _values(Container(name), budget, governing, shim, agent)
 
 
 def _left_alone(container: Container, preset: Preset) -> Skip | None:
@@ -364,31 +361,13 @@ def _agent(container: Container, common: _Common, *, loads: bool) -> str:
     return f"{common.agent}/{container.name}" if wanted and env.AGENT not in container.env else ""
 
 
-def _mounts(container: Container, common: _Common, *, loads: bool) -> tuple[list[Mapping[str, Any]], tuple[Skip, ...]]:
-    """What is mounted in a container: the shim's files, a place for reports; and why the latter can't be."""
-    reports = common.policy.policy.reports
-    if common.shim is None and reports:
-        detail = "the policy's shim is None, so nothing writes reports"
-        return [], (Skip(reason=SkipReason.REPORTS_MISSING, detail=detail),)
-    if not loads:
-        return [], ()
-    if not reports or env.REPORT in container.env:
-        return [*volumes.SHIM_MOUNTS], ()
-    occupied = door.in_the_way(container, delivery.REPORT_PATH)
-    if any(volume.name == volumes.REPORT_VOLUME for volume in common.pod.volumes):
-        occupied = f"the pod has a volume {volumes.REPORT_VOLUME} of its own"
-    if occupied:
-        return [*volumes.SHIM_MOUNTS], (Skip(reason=SkipReason.REPORTS_MISSING, detail=occupied),)
-    return [*volumes.SHIM_MOUNTS, volumes.report_mount(container.name)], ()
-
-
 def _not_written(pod: Pod, policy: PolicyObject, changes: Sequence[ContainerChange]) -> Skip | None:
     """Why nothing of what was decided is written."""
     if policy.mode == "Observe":
         return Skip(reason=SkipReason.OBSERVED, detail=f"{policy.reference} has mode Observe")
     # With the pod's own, and the most that ours may grow to at binding.
     own = {key: value for key, value in pod.annotations.items() if not plan_annotations.is_ours(key)}
-    ours = len(env.GOVERNED_BY) + len(policy.reference) + len(env.SETTINGS_HASH) + len(volumes.SAFE_TO_EVICT) + 64
+    ours = len(env.GOVERNED_BY) + len(policy.reference) + len(env.SETTINGS_HASH) + 64
     keys = [key for change in changes for key in change.annotations]
     grown = sum(len(key) + plan_annotations.reserved(plan_annotations.split(key)[0]) for key in keys)
     if plan_annotations.size_of(own) + ours + grown <= MAX_ANNOTATIONS_BYTES:

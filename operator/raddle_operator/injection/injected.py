@@ -11,7 +11,6 @@ of that name is left alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -20,19 +19,17 @@ from raddle.planning import templates
 from raddle.planning.values import JAVA_OPTIONS
 from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.variables import Entry
-from raddle_operator.injection.volumes import CONFIG_MAP_PREFIX, OUR_VOLUMES, REPORT_VOLUME, SHIM_VOLUME
+from raddle_operator.injection.volumes import CONFIG_MAP_PREFIX, OUR_VOLUMES, SHIM_VOLUME
 from raddle_operator.objects.pods import Container, EnvEntry, Pod, Volume, env_entry, pod_from_object, with_entries
 from raddle_operator.objects.reading import SpecError
 
 # Only a container that has one of them, or reads an annotation of ours, can have a variable of ours.
-_TRACES: Final = frozenset((env.LITERALS, env.REPORT))
+_TRACES: Final = frozenset((env.LITERALS,))
 # What Raddle writes is far below; a longer one is forged.
 _MAX_LISTING: Final = 16384
 _PATHS: Final = {
     SHIM_VOLUME: (delivery.MOUNT_PATH, delivery.PRELOAD_FILE),
-    REPORT_VOLUME: (delivery.REPORT_PATH,),
 }
-_REPORT_SIZE: Final = re.compile("[1-9][0-9]*Mi")
 
 
 def strip_injected(pod: Pod) -> Pod:
@@ -149,7 +146,7 @@ def _is_ours(entry: EnvEntry, listed: _Listed) -> bool:
     name, value = entry.name, entry.value
     # Java's options are listed for the shim, which adds them in the process.
     own = value is not None and name != JAVA_OPTIONS and listed.values.get(name) == value
-    return own or (value is not None and name == env.LITERALS) or (name == env.REPORT and value == delivery.REPORT_PATH)
+    return own or (value is not None and name == env.LITERALS)
 
 
 # --- volumes --------------------------------------------------------------------------------------------------------
@@ -183,15 +180,7 @@ def _mounted_elsewhere(pod: Pod) -> Collection[str]:
 def _has_shape(volume: Volume) -> bool:
     """Whether a volume with one of our names has one of our shapes."""
     source = {key: value for key, value in volume.raw.items() if key != "name"}
-    return _has_report_shape(source) if volume.name == REPORT_VOLUME else _has_shim_shape(source)
-
-
-def _has_report_shape(source: Mapping[str, Any]) -> bool:
-    folder = source.get("emptyDir")
-    if len(source) != 1 or not isinstance(folder, dict) or len(folder) != 1:
-        return False
-    limit = folder.get("sizeLimit")
-    return isinstance(limit, str) and _REPORT_SIZE.fullmatch(limit) is not None
+    return _has_shim_shape(source)
 
 
 def _has_shim_shape(source: Mapping[str, Any]) -> bool:

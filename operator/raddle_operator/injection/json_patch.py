@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from raddle import env
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.variables import Edits, Entry
-from raddle_operator.injection.volumes import OUR_VOLUMES, REPORT_VOLUME, SAFE_TO_EVICT, report_volume
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.policy import PolicyObject
 
@@ -49,12 +48,11 @@ def operations(
         if change is not None or present is not container:
             change = change or ContainerChange(container)
             found += _environment(present, change) + _mounts(present, change)
-    added = _wanted_volumes(changes, shim)
-    found += _volumes(pod, clean, added)
+    found += _volumes(pod, clean, [] if shim is None else [shim])
     annotations = {key: value for change in changes for key, value in change.annotations.items()}
     if policy is not None:
         annotations = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash, **annotations}
-    found += _annotations(pod, clean, annotations, [volume["name"] for volume in added if "emptyDir" in volume])
+    found += _annotations(pod, annotations)
     found += _label(pod, injected=policy is not None)
     return found
 
@@ -140,15 +138,6 @@ def _mounts(container: Container, change: ContainerChange) -> list[Operation]:
 # --- the pod --------------------------------------------------------------------------------------------------------
 
 
-def _wanted_volumes(changes: Sequence[ContainerChange], shim: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    """Ours, as they are to be in the pod."""
-    found = [] if shim is None else [shim]
-    reporting = sum(mount["name"] == REPORT_VOLUME for change in changes for mount in change.mounts)
-    if reporting:
-        found.append(report_volume(reporting))
-    return found
-
-
 def _volumes(pod: Pod, clean: Pod, volumes: Sequence[Mapping[str, Any]]) -> list[Operation]:
     found: list[Operation] = []
     named: set[str] = set()
@@ -184,35 +173,22 @@ def _added(pointer: str, values: Sequence[Mapping[str, Any]], *, has_list: bool)
     return [{"op": "add", "path": pointer, "value": list(values)}]
 
 
-def _annotations(pod: Pod, clean: Pod, wanted: dict[str, str], local: Sequence[str]) -> list[Operation]:
-    """From the annotations there are to those of the user's and the `wanted` ones; `local` are volumes of ours."""
-    changed: dict[str, str | None] = {**_safe_to_evict(pod, clean, local), **wanted}
+def _annotations(pod: Pod, wanted: dict[str, str]) -> list[Operation]:
+    """From the annotations there are to those of the user's and the `wanted` ones."""
     if pod.raw["metadata"].get("annotations") is None:
-        return [{"op": "add", "path": "/metadata/annotations", "value": changed}] if changed else []
+        return [{"op": "add", "path": "/metadata/annotations", "value": wanted}] if wanted else []
     present = pod.annotations
     found: list[Operation] = [
         {"op": "remove", "path": "/metadata/annotations/" + _escaped(key)}
         for key in present
-        if changed.get(key) is None and (key in changed or plan_annotations.is_ours(key))
+        if key not in wanted and plan_annotations.is_ours(key)
     ]
     found.extend(
         {"op": "add", "path": "/metadata/annotations/" + _escaped(key), "value": value}
-        for key, value in changed.items()
-        if value is not None and present.get(key) != value
+        for key, value in wanted.items()
+        if present.get(key) != value
     )
     return found
-
-
-def _safe_to_evict(pod: Pod, clean: Pod, local: Sequence[str]) -> dict[str, str | None]:
-    """The autoscaler's list of local volumes with ours as they are to be; None where it goes, {} where it stays."""
-    present = pod.annotations.get(SAFE_TO_EVICT, "")
-    if not present and not local:
-        return {}
-    named = [name for name in present.split(",") if name]
-    theirs = {volume.name for volume in clean.volumes}
-    kept = [name for name in named if name in local or name in theirs or name not in OUR_VOLUMES]
-    changed = list(dict.fromkeys((*kept, *local)))
-    return {} if set(changed) == set(named) else {SAFE_TO_EVICT: ",".join(changed) or None}
 
 
 def _label(pod: Pod, *, injected: bool) -> list[Operation]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from raddle import delivery, env
+from raddle import env
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle.planning.values import JAVA_OPTIONS
@@ -37,7 +37,7 @@ _ADDED: Final = Skip(
 )
 
 # Beside those of OpenMP, whose names begin with OMP_.
-_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, env.AGENT, *COUNTS, *VARIABLES))
+_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.AGENT, *COUNTS, *VARIABLES))
 
 
 class Variables(NamedTuple):
@@ -161,10 +161,10 @@ def _literals(clean: Container, plan: Plan, policy: Policy) -> Literals:
     return literals(plan, policy, sets={entry.name: entry.value for entry in entries if entry is not None})
 
 
-def edits(clean: Container, found: Variables, *, reports: bool, agent: str = "") -> Edits:
+def edits(clean: Container, found: Variables, *, agent: str = "") -> Edits:
     """All changes of the container's environment.
 
-    `reports`: it has a place for them; `agent` is what the shim is to tell, "" for nobody.
+    `agent` is what the shim is to tell, "" for nobody.
 
     A variable that the container has already is replaced where it stands; of several the last decides, and the others
     go.
@@ -173,8 +173,6 @@ def edits(clean: Container, found: Variables, *, reports: bool, agent: str = "")
     entries: list[Entry] = [_reference(name, prefix + clean.name) for name, prefix in found.references.items()]
     entries.extend(_listing(clean, {**found.literals, **told}, found.completed))
     entries.extend(_literal(name, value) for name, value in found.literals.items())
-    if reports:
-        entries.append(_literal(env.REPORT, delivery.REPORT_PATH))
     entries.extend(_literal(name, value) for name, value in told.items())
     replaced: dict[int, Entry | None] = {}
     appended: list[Entry] = []

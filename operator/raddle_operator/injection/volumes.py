@@ -1,4 +1,4 @@
-"""How the shim's files reach a container, and reports leave it: volumes and their mounts.
+"""How the shim's files reach a container: a volume and its mounts.
 
 Nothing here comes from a policy or a pod: the ConfigMap's name is the operator's.
 """
@@ -12,17 +12,11 @@ from typing import Any, Final
 from raddle import delivery
 
 SHIM_VOLUME: Final = "raddle-shim"
-REPORT_VOLUME: Final = "raddle-report"
-OUR_VOLUMES: Final = frozenset((SHIM_VOLUME, REPORT_VOLUME))
+OUR_VOLUMES: Final = frozenset((SHIM_VOLUME,))
 CONFIG_MAP_PREFIX: Final = "raddle-shim-"
 # On the ConfigMap; its value is the content's hash.
 SHIM_LABEL: Final = "raddle.dev/shim"
-# The autoscaler would not remove a node for a pod with an emptyDir that is not named here.
-SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
-# The kubelet evicts a pod that fills such a volume. A shim writes 1 MiB per container at most, in 64 files; a block
-# more for each, and the folder's own, stay far below this.
-_REPORT_MIB: Final = 2
 _MOUNT: Final[Mapping[str, Any]] = {"name": SHIM_VOLUME, "mountPath": delivery.MOUNT_PATH, "readOnly": True}
 SHIM_MOUNTS: Final = (_MOUNT, {**_MOUNT, "mountPath": delivery.PRELOAD_FILE, "subPath": delivery.PRELOAD_KEY})
 
@@ -50,16 +44,3 @@ def shim_volume(config_map: str, items: Sequence[Mapping[str, Any]]) -> Mapping[
         "name": SHIM_VOLUME,
         "configMap": {"name": config_map, "items": list(items), "defaultMode": 0o444, "optional": True},
     }
-
-
-# --- reports --------------------------------------------------------------------------------------------------------
-
-
-def report_volume(containers: int) -> Mapping[str, Any]:
-    """The volume for the reports of so many containers."""
-    return {"name": REPORT_VOLUME, "emptyDir": {"sizeLimit": f"{_REPORT_MIB * containers}Mi"}}
-
-
-def report_mount(container: str) -> Mapping[str, Any]:
-    """Where a container writes its own; the kubelet makes the folder, as writable as the volume."""
-    return {"name": REPORT_VOLUME, "mountPath": delivery.REPORT_PATH, "subPath": container}

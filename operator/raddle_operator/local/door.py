@@ -38,7 +38,7 @@ for name in hostname hosts resolv.conf; do
 done
 """
 _MOUNT: Final = f"""
-mkdir -p {delivery.MOUNT_PATH} {delivery.REPORT_PATH}
+mkdir -p {delivery.MOUNT_PATH}
 mount -o bind,ro "$folder" {delivery.MOUNT_PATH}
 : > {delivery.PRELOAD_FILE}
 mount -o bind,ro "$folder/{delivery.PRELOAD_KEY}" {delivery.PRELOAD_FILE}

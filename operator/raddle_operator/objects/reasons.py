@@ -103,11 +103,6 @@ class SkipReason(StrEnum):
         ("the shim's library is one file for each architecture, and the nodes have several or none is known"),
         "set `nodeSelector: {kubernetes.io/arch: amd64}` in the pod spec, or run the agents",
     )
-    REPORTS_MISSING = (
-        "ReportsMissing",
-        "the pod has a volume or a mount of its own where reports would be, or the policy has `shim: None`",
-        "rename it, or mount it elsewhere; set `shim: Auto`",
-    )
     WEBHOOK_MISSED = (
         "WebhookMissed",
         (

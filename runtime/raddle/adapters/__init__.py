@@ -4,10 +4,9 @@ An adapter has these functions, and may lack the first. What they raise leaves t
 
 prepare(plan_text)          just before the runtime's module is executed: environment variables that it reads once.
 install(module, plan_text)  just after it: what can only be set in the loaded runtime.
-effective() -> dict         what the runtime itself says it uses now, for the report; plain JSON values.
 
-docs/contributing/add-a-runtime.md says how to add one; `library` has what those share whose threads are only an argument
-or a setting.
+docs/contributing/add-a-runtime.md says how to add one; `library` has what those share whose threads are only an
+argument or a setting.
 """
 
 from __future__ import annotations

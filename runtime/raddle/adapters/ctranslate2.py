@@ -12,7 +12,6 @@ from raddle import env
 from raddle.adapters.library import UNSET, Library, place
 
 _library = Library("ctranslate2", key="omp")
-effective = _library.effective
 
 
 def install(module: Any, plan_text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from raddle.adapters.library import Library
@@ -20,8 +19,3 @@ def install(module: Any, plan_text: str) -> None:
         return
     module.setNumThreads(wanted.intra)
     _library.note()
-
-
-def effective() -> dict[str, Any]:
-    """What OpenCV says now."""
-    return {**_library.effective(), "intra": sys.modules["cv2"].getNumThreads()}

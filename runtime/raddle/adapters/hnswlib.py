@@ -7,7 +7,6 @@ from typing import Any
 from raddle.adapters.library import Library
 
 _library = Library("hnswlib")
-effective = _library.effective
 
 
 def install(module: Any, plan_text: str) -> None:

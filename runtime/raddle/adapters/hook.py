@@ -16,9 +16,7 @@ from raddle import RUNTIMES, env, errors, log
 from raddle.report import record
 
 try:
-    # From here on it is written, or told. Without reports and agent no process pays for it.
-    if record.report_wanted():
-        from raddle.report import report  # noqa: F401
+    # Without an agent no process pays for it.
     if os.environ.get(env.AGENT):
         from raddle.report import tell  # noqa: F401
 except Exception as error:

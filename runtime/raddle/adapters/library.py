@@ -13,7 +13,7 @@ import time
 from functools import wraps
 from typing import Any, Callable, Optional, Tuple
 
-from raddle import env, errors, files, libraries, log
+from raddle import env, errors, libraries, log
 from raddle.process import current, resolution
 from raddle.report import record
 
@@ -169,20 +169,14 @@ class Library:
                 "quotaCPUs": self.facts.quota_cpus,
                 "throttled": self.facts.throttled,
                 "workersSeen": self.facts.workers_seen,
-                "tasks": files.tasks(),
             }
         )
-        if self.facts.first_worker:
-            said = f"{self.name} {self.version()}".strip() + f": threads={noted[self.key]}"
-            log.announce(self.name, said + (f" ({why})" if why else ""))
+        line = f"{self.name} {self.version()}".strip() + f": threads={noted[self.key]}" + (f" ({why})" if why else "")
+        log.announce(self.name, line, first_worker=self.facts.first_worker)
 
     def version(self) -> str:
         """The package's, "" where it doesn't say; known only once all of the package was imported."""
         return str(getattr(sys.modules.get(self.package), "__version__", ""))
-
-    def effective(self) -> dict[str, Any]:
-        """For the report: what the library was given last; {} where it was given nothing."""
-        return {"version": self.version(), **self._noted[1]} if self._noted[1] else {}
 
 
 def place(function: Any, keyword: str) -> Optional[int]:

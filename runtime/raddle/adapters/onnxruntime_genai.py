@@ -13,7 +13,6 @@ from typing import Any
 from raddle.adapters.library import UNSET, Library
 
 _library = Library("onnxruntime_genai")
-effective = _library.effective
 _FILE = "genai_config.json"
 _COUNT = "intra_op_num_threads"
 _SPINNING = "session.intra_op.allow_spinning"

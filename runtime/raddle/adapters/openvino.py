@@ -11,7 +11,6 @@ from typing import Any
 from raddle.adapters.library import UNSET, Library
 
 _library = Library("openvino")
-effective = _library.effective
 _COUNT = "INFERENCE_NUM_THREADS"
 _PINNING = "ENABLE_CPU_PINNING"
 

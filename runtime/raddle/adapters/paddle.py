@@ -58,9 +58,3 @@ def abandon() -> None:
     planned = _state.pop("planned", None)
     if planned is not None and os.environ.get(env.OMP) == "1":
         os.environ[env.OMP] = planned
-
-
-def effective() -> dict[str, Any]:
-    """For the report."""
-    predictors = _predictors.effective()
-    return {**_state, "inference": predictors} if predictors else dict(_state)

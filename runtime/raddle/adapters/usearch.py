@@ -9,7 +9,6 @@ from raddle.adapters.library import Library
 # Its extension is the file compiled.<platform>.so.
 # Anybody's module may be named so: it is no row of raddle.libraries.
 _library = Library("usearch", (b"compiled.",))
-effective = _library.effective
 
 
 def install(module: Any, plan_text: str) -> None:

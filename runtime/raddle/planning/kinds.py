@@ -38,7 +38,7 @@ class Switch(NamedTuple):
 
     attribute   of Python's SessionOptions
     setters     functions of OrtApi with their places in it: one that takes the value, or the one for off and for on
-    report      its name in reports
+    report      its name in records
     initial     what a session has where the code says nothing
     since       the minor version of 1.x whose OrtApi has them; 0: it is older than any that the native shim meets
     """

@@ -280,16 +280,9 @@ class Policy(NamedTuple):
         "observe",
         ("Sessions", "Runs", "None"),
         "Sessions",
-        "What the shim records inside the container. Sessions: what each session got, when it is made and at exit. "
-        "Runs: a histogram of run times too (at most a microsecond per run), and both among the metrics of a program "
-        "that has prometheus_client. None: nothing.",
-    )
-    reports: bool = kinds.flag(
-        "reports",
-        False,
-        "Whether each process writes what it was given and what became of it as a file, into an emptyDir volume "
-        "mounted at /opt/raddle-report; `python -m raddle report` in the container reads them. At most 64 files of "
-        "16 KiB per container.",
+        "What the shim records of Python's sessions, for the node's agent. Sessions: what each session got. Runs: a "
+        "histogram of run times too (at most a microsecond per run), and both among the metrics of a program that has "
+        "prometheus_client. None: nothing.",
     )
     shim: str = kinds.word(
         "shim",

@@ -1,6 +1,5 @@
 """What the shim did in this process, and what was seen of it.
 
-In come the sessions that adapters configure; out come a record in memory and, where RADDLE_REPORT names a folder, one
-JSON file per process; where RADDLE_AGENT names the node's agent, datagrams to it; and where the plan says observe=runs
-and the program has prometheus_client, collectors among its own.
+In come the sessions that adapters configure; out come a record in memory; where RADDLE_AGENT names the node's agent,
+datagrams to it; and where the plan says observe=runs and the program has prometheus_client, collectors among its own.
 """

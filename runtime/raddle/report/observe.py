@@ -1,9 +1,9 @@
 """What is recorded of a session, as far as the plan's `observe` asks: none, sessions, or runs too.
 
-An adapter calls `begin` before it constructs a session, `created` on what that returned, and `initialized` once the
-model is loaded. `timed` wraps a session's run method, in the class and only where the plan says observe=runs: the one
-case in which a run costs anything, and in which a thread sleeps in the process to take totals every ten seconds, and
-to look whether the program has metrics of its own by now.
+An adapter calls `created` once it has constructed a session, and `initialized` once the model is loaded. `timed` wraps
+a session's run method, in the class and only where the plan says observe=runs: the one case in which a run costs
+anything, and in which a thread sleeps in the process to send the agent what is new every ten seconds, and to look
+whether the program has metrics of its own by now.
 Nothing here raises.
 """
 
@@ -13,21 +13,15 @@ import os
 import sys
 import threading
 import time
-from binascii import crc32
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
-from raddle import RLock, errors, files, log
-from raddle.process import totals
+from raddle import RLock, errors, log
 from raddle.report import record
 
 if TYPE_CHECKING:
     from raddle.process.current import Facts
 
-SAMPLE_EVERY_S = 10.0
-# Of a process with more threads than this the pool's ids aren't told apart: the list would cost more than it says.
-MAX_THREADS_LISTED = 256
-# Bytes at each end of a model that tell it from others.
-MODEL_END_BYTES = 65536
+REPEAT_EVERY_S = 10.0
 # Durations of 64 bits.
 _BUCKETS = 64
 
@@ -47,91 +41,56 @@ class Runs:
         self.high_water = 0
         self.total_ns = 0
 
-    def document(self) -> dict[str, Any]:
-        """The report's form: exponents that have runs, as text."""
-        log2_ns = {str(exponent): count for exponent, count in enumerate(self.counts) if count}
-        return {"log2ns": log2_ns, "highWater": self.high_water}
 
+def created(
+    fields: Mapping[str, Any],
+    *,
+    runtime: str,
+    version: str,
+    plan: str,
+    effective: Mapping[str, Any],
+    because: Mapping[str, str],
+    facts: Facts,
+) -> dict[str, Any]:
+    """The record of a session, kept in `record.sessions`; {} where the plan says observe=none or it can't be made.
 
-class Creation:
-    """A session that is being created: when it began, and the threads that there were."""
-
-    __slots__ = ("before", "began", "level", "reported")
-
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        self.level = fields.get("observe", "sessions")
-        # The model's identity and two lists of threads cost more than all else, and only a report has readers for them.
-        self.reported = self.level != "none" and record.report_wanted()
-        self.before = _threads() if self.reported else None
-        self.began = time.perf_counter()
-
-    def created(
-        self,
-        *,
-        runtime: str,
-        version: str,
-        plan: str,
-        effective: Mapping[str, Any],
-        because: Mapping[str, str],
-        facts: Facts,
-        model: Any = None,
-    ) -> dict[str, Any]:
-        """The session's record, kept in `record.sessions`; {} where the plan says observe=none or it can't be made.
-
-        effective, because   what the session got, and why that differs from the plan
-        model                its path, or its bytes; they are not held
-        """
-        if self.level == "none":
-            return {}
-        try:
-            made: dict[str, Any] = {
-                "runtime": runtime,
-                "version": version,
-                "pid": os.getpid(),
-                "createdAt": round(time.time(), 3),
-                "plan": plan,
-                "effective": effective,
-                "because": because,
-                "cpus": facts.cpus,
-                "quotaCPUs": facts.quota_cpus,
-                "throttled": facts.throttled,
-                "workersSeen": facts.workers_seen,
-                "totals": totals.read(facts.cgroup_path),
-                record.UNFINISHED: self,
-            }
-            if self.reported:
-                made["model"] = identity(model)
-            if self.level == "runs":
-                made["runs"] = Runs()
-                _Sampler.start(facts.cgroup_path)
-                _offer()
-            record.add(made)
-        except Exception as error:
-            log.failed(f"{runtime} session is not recorded", error)
-            return {}
-        return made
-
-
-def begin(fields: Mapping[str, Any]) -> Creation:
-    """To be called before a session is constructed; `fields` are the plan's."""
-    return Creation(fields)
-
-
-def initialized(made: dict[str, Any], providers: Iterable[str], inputs: Iterable[tuple[str, str, Any]]) -> None:
-    """Completes the record of `created` once the model is loaded: inputs are (name, type, shape) each."""
+    fields               the plan's
+    effective, because   what the session got, and why that differs from the plan
+    """
+    level = fields.get("observe", "sessions")
+    if level == "none":
+        return {}
     try:
-        creation = made.pop(record.UNFINISHED, None)
-        if creation is None:
-            return
-        made["createMs"] = round((time.perf_counter() - creation.began) * 1000, 3)
-        made["providers"] = list(providers)
-        made["inputs"] = [[name, kind, list(shape)] for name, kind, shape in inputs]
-        if creation.before is None:
-            made["tasks"] = files.tasks()
-        else:
-            after = _listed()
-            made["tasks"], made["threads"] = len(after), sorted(after - creation.before - _Sampler.threads)
-        record.changed()
+        made: dict[str, Any] = {
+            "runtime": runtime,
+            "version": version,
+            "pid": os.getpid(),
+            "plan": plan,
+            "effective": effective,
+            "because": because,
+            "cpus": facts.cpus,
+            "quotaCPUs": facts.quota_cpus,
+            "throttled": facts.throttled,
+            "workersSeen": facts.workers_seen,
+            record.UNFINISHED: True,
+        }
+        if level == "runs":
+            made["runs"] = Runs()
+            _Repeater.start()
+            _offer()
+        record.add(made)
+    except Exception as error:
+        log.failed(f"{runtime} session is not recorded", error)
+        return {}
+    return made
+
+
+def initialized(made: dict[str, Any], providers: Iterable[str]) -> None:
+    """Completes the record of `created` once the model is loaded."""
+    try:
+        if made.pop(record.UNFINISHED, None):
+            made["providers"] = list(providers)
+            record.changed()
     except Exception as error:
         log.failed("session's record is incomplete", error)
 
@@ -163,66 +122,23 @@ def timed(run: Callable[..., Any]) -> Callable[..., Any]:
     return observed
 
 
-def identity(model: Any) -> dict[str, Any] | None:
-    """{"bytes": size, "head", "tail": CRC-32 of its first and last 64 KiB}; None where the model can't be read.
-
-    A path's file is read here, since it may be gone later. Weights kept beside the file are not looked at.
-    """
-    try:
-        if isinstance(model, (bytes, bytearray, memoryview)):
-            view = memoryview(model).cast("B")
-            return _identity(len(view), view[:MODEL_END_BYTES], view[-MODEL_END_BYTES:])
-        file = os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            size = os.fstat(file).st_size
-            ends = (os.pread(file, MODEL_END_BYTES, at) for at in (0, max(0, size - MODEL_END_BYTES)))
-            return _identity(size, *ends)
-        finally:
-            os.close(file)
-    except (OSError, TypeError, ValueError) as error:
-        errors.let_through(error)
-        return None
-
-
-def _identity(size: int, head: Any, tail: Any) -> dict[str, Any]:
-    return {"bytes": size, "head": f"{crc32(head):08x}", "tail": f"{crc32(tail):08x}"}
-
-
-def _threads() -> frozenset[int] | None:
-    """Ids of this process's threads; None where there are too many or they can't be read."""
-    try:
-        return None if (files.tasks() or MAX_THREADS_LISTED) >= MAX_THREADS_LISTED else _listed()
-    except OSError as error:
-        errors.let_through(error)
-        return None
-
-
-def _listed() -> frozenset[int]:
-    return frozenset(map(int, os.listdir("/proc/self/task")))
-
-
-class _Sampler:
+class _Repeater:
     """The thread of observe=runs; one per process, and none in a forked child until that creates a session itself."""
 
     pid = 0
     lock = RLock()
-    # Its own id, which is none of a session's.
-    threads: frozenset[Any] = frozenset()
 
     @classmethod
-    def start(cls, cgroup_path: str | None) -> None:
+    def start(cls) -> None:
         with cls.lock:
             if cls.pid != os.getpid():
                 cls.pid = os.getpid()
-                thread = threading.Thread(target=cls.sample, args=(cgroup_path,), name="raddle-observe", daemon=True)
-                thread.start()
-                cls.threads = frozenset([thread.native_id])
+                threading.Thread(target=cls.repeat, name="raddle-observe", daemon=True).start()
 
     @staticmethod
-    def sample(cgroup_path: str | None) -> None:
+    def repeat() -> None:
         rest = threading.Event()
-        while not rest.wait(SAMPLE_EVERY_S):
-            record.sample({"at": round(time.time(), 3), **totals.read(cgroup_path)})
+        while not rest.wait(REPEAT_EVERY_S):
             record.changed()
             _offer()
 
@@ -239,7 +155,7 @@ def _offer() -> None:
 
 
 def _unlock() -> None:
-    _Sampler.lock = RLock()
+    _Repeater.lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

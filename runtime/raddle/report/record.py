@@ -1,26 +1,20 @@
 """What the shim did in this process, kept in memory.
 
-`sessions` is for anyone who asks from inside the process (`raddle.report.record.sessions`). Nothing is written anywhere
-unless RADDLE_REPORT names a folder (`report`), and nobody is told unless RADDLE_AGENT names an agent (`tell`).
+`sessions` is for anyone who asks from inside the process (`raddle.report.record.sessions`). Where RADDLE_AGENT names
+the node's agent, it is sent to that too (`tell`).
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any, Callable
-
-from raddle import env, log
 
 # The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
 MAX_SESSIONS = 256
-MAX_SAMPLES = 30
 # A record's key for as long as its session is being created.
 UNFINISHED = "unfinished"
 
-# One mapping per session, oldest first: see observe.Creation for its keys.
+# One mapping per session, oldest first: see observe.created for its keys.
 sessions: list[dict[str, Any]] = []
-# Totals every ten seconds, oldest first, where the plan says observe=runs.
-samples: list[dict[str, Any]] = []
 # Adapter's name -> its module, once its runtime was imported.
 adapters: dict[str, Any] = {}
 # Tells the node's agent what is new and never raises; None: there is none to tell. `tell` puts it here.
@@ -36,21 +30,7 @@ def add(session: dict[str, Any]) -> None:
         changed()
 
 
-def sample(totals: dict[str, Any]) -> None:
-    """Keeps one sample of `totals.read`, with `at` in seconds."""
-    samples.append(totals)
-    if len(samples) > MAX_SAMPLES:
-        del samples[:-MAX_SAMPLES]
-
-
-def report_wanted() -> bool:
-    """True where RADDLE_REPORT names a folder."""
-    return bool(os.environ.get(env.REPORT))
-
-
 def changed() -> None:
-    """Brings the process's report and the node's agent up to date, where they are wanted. Never raises."""
-    if log.update_report is not None:
-        log.update_report()
+    """Brings the node's agent up to date, where there is one. Never raises."""
     if tell_agent is not None:
         tell_agent()

@@ -111,10 +111,10 @@ static OrtStatus* set(OrtSessionOptions* to, const char* key, const char* value)
     if (!strcmp(key, "parallel")) return ort->SetSessionExecutionMode(to, number ? ORT_PARALLEL : ORT_SEQUENTIAL);
     if (!strcmp(key, "graph")) return ort->SetSessionGraphOptimizationLevel(to, (GraphOptimizationLevel)number);
     if (!strcmp(key, "optimized")) return ort->SetOptimizedModelFilePath(to, value);
-#define PAIR(place, off, on, report, since) \
-    if (!strcmp(key, report)) return number ? ort->on(to) : ort->off(to);
-#define ONE(place, function, report, since) \
-    if (!strcmp(key, report)) return ort->function(to, number);
+#define PAIR(place, off, on, since) \
+    if (!strcmp(key, #place)) return number ? ort->on(to) : ort->off(to);
+#define ONE(place, function, since) \
+    if (!strcmp(key, #place)) return ort->function(to, number);
     RD_SWITCHES(PAIR, ONE)
     if (!strcmp(key, "shared")) return ort->DisablePerSessionThreads(to);
     if (!strncmp(key, "entry.", 6)) return ort->AddSessionConfigEntry(to, key + 6, value);

@@ -265,9 +265,9 @@ static OrtStatus* ORT_API_CALL create_session(const OrtEnv* env, const ORTCHAR_T
     }
     char switches[RD_SWITCH_COUNT * 40] = "";
     size_t used = 0;
-#define ONE(place, function, report, ...) PAIR(place, function, function, report)
-#define PAIR(place, off, on, report, ...) \
-    used += (size_t)snprintf(switches + used, sizeof switches - used, " %s=%d", report, with->switches[RD_SWITCH_##place]);
+#define ONE(place, function, ...) PAIR(place, function, function)
+#define PAIR(place, off, on, ...) \
+    used += (size_t)snprintf(switches + used, sizeof switches - used, " " #place "=%d", with->switches[RD_SWITCH_##place]);
     RD_SWITCHES(PAIR, ONE)
 #undef PAIR
 #undef ONE

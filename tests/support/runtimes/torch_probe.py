@@ -347,10 +347,9 @@ def is_torchs_own():
     return hooks() == [] and all(type(getattr(torch, name)).__name__ == "builtin_function_or_method" for name in names)
 
 
-def effective():
-    from raddle.adapters import torch as adapter
-
-    return adapter.effective()
+def marks():
+    lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    return [line.partition("/memfd:raddle: ")[2].removesuffix(" (deleted)") for line in lines if "raddle: " in line]
 
 
 def records():
@@ -369,7 +368,7 @@ TORCHS = {
 STEPS = {"info": torch.__config__.parallel_info}
 for function in (
     *(threads, save, script, eager, eager_thread, callers, requests, fork, loader, native_pool, uses, hooks),
-    *(is_torchs_own, effective, records, set_inter_numpys, set_beside, workers, shim, imported),
+    *(is_torchs_own, marks, records, set_inter_numpys, set_beside, workers, shim, imported),
 ):
     STEPS[function.__name__] = function
 

@@ -19,7 +19,8 @@ from typing import Any
 from vm.guest.session import CGROUPS, quota_cpus, session
 
 RUNS = 2
-REPORT_CHARACTERS = 3000
+MARK = "/memfd:raddle: onnxruntime"
+SHOWN_CHARACTERS = 3000
 
 
 def main() -> None:
@@ -64,34 +65,35 @@ def kernel() -> dict[str, Any]:
 
 
 def raddle() -> dict[str, Any] | None:
-    """What Raddle says here: its commands and its readers; None where it isn't in the process."""
+    """What Raddle says here: its command, its mark and its readers; None where it isn't in the process."""
     if "raddle" not in sys.modules:
         return None
     from raddle.cpus import cpuset
     from raddle.process import cgroup
 
     limits = cgroup.read_limits()
-    code, shown = command("show")
-    report, reported = command("report", "-o", "json")
-    processes = [] if report else json.loads(reported)["processes"]
-    values = [one for process in processes for session in process["sessions"] for one in session["values"]]
+    code, shown = show()
     return {
         "cpuset": None if limits.cpuset is None else cpuset.format_list(limits.cpuset),
         "quota_cpus": limits.quota_cpus,
-        "show": shown[-REPORT_CHARACTERS:] if code else json.loads(shown),
-        "report": report,
-        "spins": sorted({one["effective"] for one in values if one["name"] == "spin"}),
-        "reported": reported[-REPORT_CHARACTERS:] if report else "",
+        "show": shown[-SHOWN_CHARACTERS:] if code else json.loads(shown),
+        "marks": marks(),
     }
 
 
-def command(*arguments: str) -> tuple[int, str]:
+def marks() -> list[str]:
+    """The marks of ONNX Runtime in this process."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return [line.partition("/memfd:")[2] for line in lines if MARK in line]
+
+
+def show() -> tuple[int, str]:
     """What `python -m raddle` ends with and prints; in this process, since emulated CPUs start Python in seconds."""
     from raddle.__main__ import main as run
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        code = run(list(arguments))
+        code = run([])
     return code, printed.getvalue()
 
 

@@ -1,6 +1,6 @@
 """Becomes a container and runs its program: enter.py CGROUP SCRATCH PROGRAM ARGUMENT...
 
-SCRATCH holds `environ`, the program's variables as JSON, and `reports`, which is mounted at /opt/raddle-report.
+SCRATCH holds `environ`, the program's variables as JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ def enter(group: str, scratch: str, *command: str) -> None:
     checked(LIBC.umount2(b"/sys/fs/cgroup", MNT_DETACH))
     checked(LIBC.mount(b"cgroup", b"/sys/fs/cgroup", b"cgroup2", 0, None))
     checked(LIBC.mount(None, b"/sys/fs/cgroup", None, MS_REMOUNT | MS_BIND | MS_RDONLY, None))
-    checked(LIBC.mount(f"{scratch}/reports".encode(), b"/opt/raddle-report", None, MS_BIND, None))
     with open(f"{scratch}/environ") as file:  # noqa: PTH123
         environ = json.load(file)
     os.execve(command[0], command, environ)

@@ -67,7 +67,7 @@ def run(container: Container, timeout_s: float) -> dict[str, Any]:
     """One container from its cgroup to its end."""
     group = made(container)
     scratch = Path("/tmp") / container["id"]
-    (scratch / "reports").mkdir(parents=True)
+    scratch.mkdir(parents=True)
     # Into the container's program only: this Python would start Raddle too.
     (scratch / "environ").write_text(json.dumps(container["env"]))
     # Without site and the environment: emulated CPUs take long to start Python.

@@ -1,4 +1,4 @@
-"""Who runs where on a machine: from a plan, from the report of a process, or from what a process may use.
+"""Who runs where on a machine: from a plan, or from what a process may use.
 
 All functions are pure and give the `Marks` of a picture. A plan is placed by the functions that the container itself
 uses. Which CPUs a container gets is up to the kubelet: until they are known a plan is drawn as a pool of its own.
@@ -25,7 +25,7 @@ MAX_WORKER_LINES: Final = 4
 
 
 class OverlayError(ValueError):
-    """A plan or report that can't be drawn on this machine; the message says why."""
+    """A plan that can't be drawn on this machine; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,63 +163,3 @@ def _sign(state: State, number: int) -> str:
 def _count(value: Any) -> int:
     """A count of untrusted JSON, 0 for anything that is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= env.MAX_THREADS else 0
-
-
-def reported(machine: Machine, report: Mapping[str, Any]) -> Marks:
-    """The marks of a process by its report (docs/reference/report.md): its CPUs and its newest session's pool.
-
-    Raises OverlayError where the report doesn't say which CPUs, or has others than the machine.
-    """
-    found = report.get("facts")
-    facts: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-    cpus = _listed(facts.get("cpus"), "facts.cpus")
-    if cpus & ~machine.online:
-        outside = cpuset.format_list(cpus & ~machine.online)
-        raise OverlayError(f"the process ran on CPUs {outside}, which this machine does not have online")
-    told = report.get("sessions")
-    sessions = [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
-    effective = sessions[-1].get("effective") if sessions else None
-    effective = effective if isinstance(effective, Mapping) else {}
-    groups = _groups(effective.get("affinityGroups"), cpus)
-    pinned = 0
-    for group in groups:
-        pinned |= group
-    first = placement.cores_in_order(machine, cpus)[0]
-    use = _Use(cpus=cpus, pool=cpus, groups=groups, caller=first if groups else 0)
-    pid, command, language = (_text(report.get(key)) for key in ("pid", "command", "language"))
-    lines = [("process", f"{pid}: {command} ({language})")]
-    if sessions:
-        threads = _count(effective.get("intra"))
-        parts = [f"{_text(sessions[-1].get('runtime'))} {_text(sessions[-1].get('version'))}"]
-        parts += [plural(threads, "thread")] if threads else []
-        parts += [f"the newest of {len(sessions)} sessions"] if len(sessions) > 1 else []
-        lines.append(("session", ", ".join(parts)))
-    lines += [("its CPUs", cpuset.format_list(cpus)), *_workers(groups)]
-    quota = facts.get("quotaCPUs")
-    if isinstance(quota, (int, float)):
-        lines.append(("quota", f"{quota:g} CPUs"))
-    return _marks(machine, use, lines)
-
-
-def _listed(value: Any, field: str) -> int:
-    try:
-        cpus = cpuset.parse_list(value) if isinstance(value, str) else 0
-    except ValueError as error:
-        raise OverlayError(f"{field}: {error}") from None
-    if not cpus:
-        raise OverlayError(f"{field}: the report does not say on which CPUs the process may run")
-    return cpus
-
-
-def _groups(value: Any, cpus: int) -> tuple[int, ...]:
-    """The workers' sets of ONNX Runtime's affinity text, whose ids start at 1; () where there is none."""
-    if not isinstance(value, str) or not value:
-        return ()
-    groups = tuple(_listed(part, "affinityGroups") >> 1 for part in value.split(";") if part)
-    if any(group & ~cpus or not group for group in groups):
-        raise OverlayError("affinityGroups: a worker is tied to a CPU that is not among facts.cpus")
-    return groups
-
-
-def _text(value: Any) -> str:
-    return printable(str(value if value is not None else "?")[:64])

@@ -45,18 +45,6 @@ def _brings_libgomp(package_paths: Iterable[str]) -> bool:
     return False
 
 
-def effective() -> dict[str, Any]:
-    """The version that is loaded and what its sessions share; each session's own values are in its record."""
-    found: dict[str, Any] = {"version": str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))}
-    for runtime in _loaded:
-        sharing = runtime.capabilities.sharing
-        if sharing is not None and sharing.sizes is not None:
-            found["globalPool"] = dict(zip(("intra", "inter"), sharing.sizes))
-        if sharing is not None and sharing.arena_made:
-            found["sharedArena"] = True
-    return found
-
-
 def install(module: Any, plan_text: str) -> None:
     """Puts the wrapped constructor into the module (`_pybind_state`), and into the extension it came from.
 

@@ -37,7 +37,7 @@ class Choice:
     """Decides between the plan's values and the code's, for one options object.
 
     `values` is what the session gets: intra, inter, mode, spin, spinUs, affinity, graph, sharedArena, globalPool,
-    configEntries, and SWITCHES by their names in reports; absent where neither says anything. `because` says what
+    configEntries, and SWITCHES by their names in records; absent where neither says anything. `because` says what
     decided where it was not simply the plan.
     core_taken   another session's workers already have a core each.
     gpu          the GPU provider that the application asks for, "" for none.

@@ -72,7 +72,6 @@ class Runtime:
         self.facts: current.Facts | None = None
         self.facts_at = 0.0
         self.resolved: tuple[Any, resolution.Effective | None] = (None, None)
-        self.announced = False
         # Living sessions that have worker threads, and those whose workers have a core each.
         self.pools: dict[weakref.ref[Any], None] = {}
         self.pinned: dict[weakref.ref[Any], None] = {}
@@ -122,7 +121,6 @@ class Runtime:
         """Constructs the session with the plan's values, or as it would have been where that isn't possible."""
         if self.lost is not None:
             self.lost()
-        creation = observe.begin(self.fields)
         state = self._state_for(args)
         if state is None:
             init(session, *args, **kwargs)
@@ -141,7 +139,7 @@ class Runtime:
                 # Again, where a signal handler has raised meanwhile.
                 _take_back(state, outer, edited)
         if choice is not None:
-            self._created(session, choice, creation, args[1] if len(args) > 1 else None)
+            self._created(session, choice)
 
     def _constructed(
         self,
@@ -217,7 +215,7 @@ class Runtime:
             return Edit(options, state), None
         return edit, choice
 
-    def _created(self, session: Any, choice: Choice, creation: observe.Creation, model: Any) -> None:
+    def _created(self, session: Any, choice: Choice) -> None:
         """Keeps what the construction came to; `initialized` completes it."""
         try:
             facts = self.facts or self.current_facts()
@@ -226,23 +224,21 @@ class Runtime:
                 self._shrinks(session, choice)
             session.raddle_cpus = choice.pool_cpus
             session.raddle_single_thread = values.get("intra") == 1 and choice.because.get("intra") != IN_THE_CODE
-            session.raddle = creation.created(
+            session.raddle = observe.created(
+                self.fields,
                 runtime="onnxruntime",
                 version=self.version,
                 plan=self.plan_text,
                 effective=values,
                 because=choice.because,
                 facts=facts,
-                model=model,
             )
             if values.get("intra") != 1:
                 living(self.pools)
                 self.pools[weakref.ref(session)] = None
             if values.get("affinity") == "core":
                 self.pinned[weakref.ref(session)] = None
-            if facts.first_worker and not self.announced:
-                self.announced = True
-                log.announce("onnxruntime", choice.line(self.version))
+            log.announce("onnxruntime", choice.line(self.version), first_worker=facts.first_worker)
         except Exception as error:
             log.failed("onnxruntime session is not recorded", error)
 
@@ -293,8 +289,7 @@ class Runtime:
         missing = [name for name in asked if name not in present]
         if missing:
             made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
-        inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
-        observe.initialized(made, present, inputs)
+        observe.initialized(made, present)
 
 
 def _take_back(state: OptionsState, outer: Edit | None, edited: list[tuple[str, Any]]) -> None:

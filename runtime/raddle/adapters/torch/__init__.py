@@ -20,7 +20,7 @@ import os
 import sys
 from typing import Any, Callable, Mapping
 
-from raddle import env, errors, files, libraries, log
+from raddle import env, errors, libraries, log, mark
 from raddle.adapters import frame, version_of
 from raddle.adapters.torch.counts import (
     IN_THE_CODE,
@@ -29,7 +29,6 @@ from raddle.adapters.torch.counts import (
     asked_count,
     choose,
     native_threads,
-    parallel_summary,
 )
 from raddle.adapters.torch.first_use import FirstUse
 from raddle.adapters.torch.inter_op import InterOp, replace
@@ -80,11 +79,6 @@ def install(module: Any, plan_text: str) -> None:
         log.failed("torch is left alone", error)
 
 
-def effective() -> dict[str, Any]:
-    """What torch says now: intra and inter, the parallel backend and the libraries' own counts; {} without a plan."""
-    return _loaded[0].report() if _loaded else {}
-
-
 class _Torch:
     """One loaded torch and the counts chosen for it."""
 
@@ -92,14 +86,14 @@ class _Torch:
         self.module = module
         self.choice = choice
         self.version = str(getattr(module, "__version__", ""))
-        # Before it is wrapped: a report must not set the inter-op count.
-        self.parallel_info: Callable[[], str] | None = getattr(module._C, "_parallel_info", None)  # noqa: SLF001
         self.original_set: Callable[..., None] = module.set_num_threads
         self.original_get: Callable[[], int] = module.get_num_threads
         self.inter_op = None
         if choice.inter is not None:
             self.inter_op = InterOp(module, choice, choice.inter, fresh=fresh, changed=self.changed)
         self.recorded: dict[str, Any] = {}
+        # What the mark is about.
+        self.about = "torch"
         self.native_threads = 0
         self.in_child = FirstUse(module, lambda: None)
         # At the last fork: torch, or some other library, had started threads; and a warning is due, once per process.
@@ -182,24 +176,17 @@ class _Torch:
             "quotaCPUs": facts.quota_cpus,
             "throttled": facts.throttled,
             "workersSeen": facts.workers_seen,
-            "tasks": files.tasks(),
         }
         record.add(self.recorded)
-        if facts.first_worker:
-            log.announce(what, self.choice.line(self.version))
+        self.about = what
+        log.announce(what, self.choice.line(self.version), first_worker=facts.first_worker)
 
     def changed(self) -> None:
-        """Brings the record up to date with the choice."""
+        """Brings the record and the mark up to date with the choice."""
         self.recorded["effective"] = self.choice.effective()
         self.recorded["because"] = self.choice.reasons()
+        mark.leave(self.about, self.choice.line(self.version))
         record.changed()
-
-    def report(self) -> dict[str, Any]:
-        get_inter = self.module.get_num_interop_threads if self.inter_op is None else self.inter_op.get
-        found = {"version": self.version, "intra": self.module.get_num_threads(), "inter": get_inter()}
-        if self.parallel_info is not None:
-            found.update(parallel_summary(self.parallel_info()))
-        return found
 
     def before_fork(self) -> None:
         try:

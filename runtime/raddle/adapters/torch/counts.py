@@ -43,7 +43,7 @@ class Choice:
         return f"torch {version}: {', '.join(said)}"
 
     def effective(self) -> dict[str, int]:
-        """The counts for the record, under the names that summary.py knows; None is left out."""
+        """The counts for the record, under names that ONNX Runtime's have not; None is left out."""
         counts = {"torchIntra": self.intra, "torchInter": self.inter}
         return {name: count for name, count in counts.items() if count is not None}
 
@@ -95,19 +95,6 @@ def asked_count(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
     """The count of a call, 0 where it is none that torch takes: that takes numpy's whole numbers too, and no bool."""
     is_count = not kwargs and len(args) == 1 and isinstance(args[0], Integral) and not isinstance(args[0], bool)
     return int(args[0]) if is_count else 0
-
-
-def parallel_summary(text: str) -> dict[str, Any]:
-    """Of at::get_parallel_info's text: backend, and the counts of OpenMP and MKL; absent where it doesn't say."""
-    counts = {"omp_get_max_threads()": "ompMaxThreads", "mkl_get_max_threads()": "mklMaxThreads"}
-    found: dict[str, Any] = {}
-    for line in text.splitlines():
-        name, _, value = (part.strip() for part in line.partition(":"))
-        if name == "ATen parallel backend":
-            found["backend"] = value
-        elif name in counts and value.isdigit():
-            found[counts[name]] = int(value)
-    return found
 
 
 def native_threads() -> int:
