@@ -1,7 +1,5 @@
 """What is to be done for an InferenceTuning: tables over named situations, and what holds in all of them."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -208,8 +206,6 @@ def test_a_node_whose_job_is_being_deleted_waits_and_says_for_what(generation):
     assert message(plan, "a") == f"job/a-{generation}-1 is being deleted"
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
-
 WAITED_S = NOW_S - START_WITHIN_S
 FAILURES = {
     "out of memory": run("a", State.FAILED, message="OOMKilled: needs more"),
@@ -317,8 +313,6 @@ def test_a_node_that_is_silent_for_a_moment_goes_on():
     plan = decide(tuning_object(), inputs(tuning_object(), known=known, runs=[run("a", State.RUNNING)], nodes=there))
     assert (plan.stop, states(plan), plan.again_s) == ((), {"a": "Running"}, LOST_AFTER_S - 5)
 
-
-# --- what holds in all ------------------------------------------------------------------------------------------------
 
 ENDS = st.sampled_from(
     [

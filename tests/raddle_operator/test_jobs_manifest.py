@@ -1,7 +1,5 @@
 """The Job that measures a workload's container on one node."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Where a tuning's pods can run, and what is measured there."""
 
-from __future__ import annotations
-
 import pytest
 from support.measured import BIG, SMALL, tuning_object
 from support.tunings import IMAGE
@@ -74,9 +72,6 @@ def test_a_node_is_read():
     obj["status"]["conditions"][0]["status"] = "True"
     assert node_from_object(obj).unready_s is None
     assert node_from_object({"metadata": obj["metadata"]}).unready_s == 1_800_000_000
-
-
-# --- what is measured -------------------------------------------------------------------------------------------------
 
 
 def serving(**more):

@@ -1,7 +1,5 @@
 """What became of a tuning's Job: its and its pod's statuses as the Job controller and kubelets write them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

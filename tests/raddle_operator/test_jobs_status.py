@@ -1,7 +1,5 @@
 """What an InferenceTuning's status says, and that it is read back as it was."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

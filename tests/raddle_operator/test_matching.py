@@ -1,7 +1,5 @@
 """Exactly one policy governs an opted-in pod, by one sort key."""
 
-from __future__ import annotations
-
 import random
 import time
 

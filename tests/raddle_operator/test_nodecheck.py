@@ -1,7 +1,5 @@
 """What a NodeCPUTopology that was edited by hand is told, and that a machine's own object is never refused."""
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -1,7 +1,5 @@
 """What an agent tells of its node: as JSON and back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The load that agents observe: what they make of reports, when they say something else, and how it is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

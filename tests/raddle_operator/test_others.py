@@ -1,8 +1,6 @@
 """What others have decided about a pod's CPUs: boosts, CPUs that are lent, dedicated ones, and what a pod keeps for its
 other containers. The annotations are those of the projects' own tests and documents, named beside each."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -163,8 +161,6 @@ def test_any_other_reserve_is_refused(value):
 def test_what_others_say_is_absent_from_a_budget_by_default():
     assert (Budget().reclaimed, Budget().dedicated) == (False, "")
 
-
-# --- CPUs that a scheduler has chosen, at binding ---------------------------------------------------------------------
 
 # Koordinator, pkg/scheduler/plugins/nodenumaresource/plugin_test.go: what koord-scheduler writes before it binds a pod.
 STATUS = "scheduling.koordinator.sh/resource-status"

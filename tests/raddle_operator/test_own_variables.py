@@ -1,7 +1,5 @@
 """A policy's own variables: numbers of the plan under names of counts, and never in the place of a reference."""
 
-from __future__ import annotations
-
 import pytest
 from support.injections import inject, withheld
 

@@ -1,7 +1,5 @@
 """The summary of what runs on a node: what it says, when it changes, and when it is written."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -181,9 +179,6 @@ def test_containers_of_one_cause_are_named_in_the_order_of_their_names():
 
     found = [drift(Cause.RESIZED, "a"), drift(Cause.NOT_REACHED, "c"), drift(Cause.NOT_REACHED, "b")]
     assert [one.pod for one in sorted(found, key=running.by_harm)] == ["b", "c", "a"]
-
-
-# --- written ----------------------------------------------------------------------------------------------------------
 
 
 class Server:

@@ -1,7 +1,5 @@
 """`raddle scan` as people use it: its outputs, exit codes, and what it asks an API server by pages."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -90,9 +88,6 @@ def scan(tmp_path):
     return run
 
 
-# --- outputs ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("form", "file"),
     [("table", "scan.txt"), ("wide", "scan-wide.txt"), ("json", "scan.json"), ("markdown", "scan.md.txt"), ("csv", "scan.csv")],
@@ -168,9 +163,6 @@ def test_nothing_is_a_sentence(scan):
     assert scan("-o", "json", text="{kind: Pod, spec: {containers: [{name: a}]}}").exit_code == 0
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
@@ -198,8 +190,6 @@ def test_a_file_without_workloads_is_bad_input(scan):
     done = scan(text="{kind: ConfigMap, metadata: {name: a}}")
     assert (done.exit_code, "hold no workload" in done.stderr) == (2, True)
 
-
-# --- a cluster --------------------------------------------------------------------------------------------------------
 
 NODE = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "64"}}}
 LABELS = 'container="serve",namespace="ns",pod="app-{}"'

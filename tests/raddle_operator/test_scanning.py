@@ -1,7 +1,5 @@
 """From a pod to a row: which runtime it runs, its threads now, what they should be, why, and what mends it."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -227,9 +225,6 @@ def test_a_workload_is_told_by_its_pod(owner, labels, name):
     assert workload(pod_from_object(pod(container(), ownerReferences=references, labels=labels))) == name
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
-
-
 def gathered(*images_and_pods):
     found = Gathered()
     for image, cpu, count in images_and_pods:
@@ -287,8 +282,6 @@ def test_totals_are_the_sums_of_rows_and_nothing_is_given_back_twice(shapes):
     saved = [row.gives_back_cpus or 0 for row in rows if row.seen.is_finding]
     assert all(one >= other for one, other in itertools.pairwise(saved))
 
-
-# --- what was measured ------------------------------------------------------------------------------------------------
 
 LABELS = 'container="serve",id="/kubepods",image="x",name="a{b",namespace="ns",pod="app"'
 CADVISOR = f"""\

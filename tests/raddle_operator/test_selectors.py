@@ -1,7 +1,5 @@
 """Label selectors match as Kubernetes' own do."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

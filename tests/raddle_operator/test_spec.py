@@ -1,7 +1,5 @@
 """Objects are read into values; what can't be read is named by its path."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """`raddle top`: lines from reports and statuses, a node's cores with who ran on each."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl
@@ -64,9 +62,6 @@ def printed(columns, lines, wide=(), width=250):
     text = StringIO()
     Console(file=text, width=width).print(table)
     return text.getvalue()
-
-
-# --- tables ---------------------------------------------------------------------------------------------------------
 
 
 def test_pods_are_lines_with_the_worst_first(golden):
@@ -155,9 +150,6 @@ def test_every_order_sorts_what_knows_nothing(order):
         assert rows.pods([("n", bare)], name)
 
 
-# --- a node -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_node_s_cores_have_the_letters_of_who_ran_there(golden):
     marks = nodepicture.marks(REPORT, nodepicture.ran(REPORT, MACHINE))
     picture = layout.picture(MACHINE, marks)
@@ -224,9 +216,6 @@ def test_a_browser_finds_nothing_wrong_with_the_pictures(tmp_path):
     marks = nodepicture.marks(REPORT, nodepicture.ran(REPORT, MACHINE))
     pictures = {"node": svg.draw(layout.picture(MACHINE, marks))}
     assert wrong_with(pictures, tmp_path) == {name: [] for name in pictures}
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -139,8 +139,6 @@ def test_it_is_never_wider_than_a_page(cpus):
     assert int(parsed(of_size(cpus)).get("width")) <= svg.WIDTH
 
 
-# --- in a browser ---------------------------------------------------------------------------------------------------
-
 browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 
 
@@ -180,9 +178,6 @@ def test_a_browser_would_find_it(tmp_path):
     assert 'cpu free "3" leaves its cell' in found["moved"]
     assert any("leaves its box" in one for one in found["widened"])
     assert found["empty"] == ["holds no text"]
-
-
-# --- widths ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nodes", [(), (0x03, 0x0C, 0x30, 0xC0)])

@@ -50,9 +50,6 @@ def pod_object(name="resnet-1", *, cpu="2", state="running", plans=("server",), 
     }
 
 
-# --- pods ---------------------------------------------------------------------------------------------------------
-
-
 def test_of_a_pod_only_its_planned_containers_are_kept():
     found = governed.read(pod_object())
     assert (found.namespace, found.name, found.uid, found.ip) == ("models", "resnet-1", "1f2e", "10.0.0.7")
@@ -118,9 +115,6 @@ def test_an_id_never_leads_out_of_its_folder(name):
     assert governed.read(pod).containers[0].id in ("", "b")
 
 
-# --- the watch of pods --------------------------------------------------------------------------------------------
-
-
 class Streamed:
     """Stands in for the client: a server whose watches end, of which one says that its version is too old."""
 
@@ -180,9 +174,6 @@ def test_a_pod_that_is_deleted_or_loses_its_plan_is_forgotten():
 def test_a_watch_that_starts_over_forgets_what_is_not_there_any_more():
     gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
     assert pods_of([event("ADDED", "a", "1"), gone], [event("ADDED", "b", "8")])[1] == ["b"]
-
-
-# --- the loop -----------------------------------------------------------------------------------------------------
 
 
 class Scripted:
@@ -302,9 +293,6 @@ def test_all_looks_together_take_a_hundredth_of_a_cpu():
     assert made.look() >= 5.0
 
 
-# --- what is served -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def told():
     served = Served()
@@ -387,9 +375,6 @@ def test_clients_that_say_nothing_take_no_more_than_the_places(port):
     finally:
         for one in silent:
             one.close()
-
-
-# --- what the client reads ----------------------------------------------------------------------------------------
 
 
 class Answering(AgentClient):

@@ -172,8 +172,6 @@ def test_pressure_is_the_time_in_which_some_task_waited(text, seconds):
     assert host_cgroups.parse_pressure(text) == seconds
 
 
-# --- the kubelet's metrics ----------------------------------------------------------------------------------------
-
 LABELS = (
     'container="server",id="/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1f2e.slice/'
     f'cri-containerd-{BOX}.scope",image="registry/resnet:1",name="{BOX}",namespace="models",pod="resnet-1"'

@@ -43,9 +43,6 @@ def of(before, after):
     return report.containers[0]
 
 
-# --- containers ---------------------------------------------------------------------------------------------------
-
-
 def test_a_container_has_the_rates_of_the_window():
     before = look(100.0, used_s=10.0, periods=50, throttled_periods=5, throttled_s=1.0, waiting_s=2.0)
     now = {"used_s": 25.0, "periods": 150, "throttled_periods": 30, "throttled_s": 6.0, "waiting_s": 4.0}
@@ -87,9 +84,6 @@ def test_a_container_that_was_not_seen_before_has_no_rates():
 def test_a_container_that_is_not_seen_is_told_by_its_spec():
     found = of(look(100.0), Look(110.0, {}))
     assert (found.limit_cpus, found.used_cpus, found.processes) == (2.0, None, ())
-
-
-# --- threads ------------------------------------------------------------------------------------------------------
 
 
 def test_threads_are_told_by_pool():
@@ -182,8 +176,6 @@ def test_a_shim_in_a_process_would_have_been_heard(tells, repeats, listening_s, 
     report = looks.report("worker", Level.PROCESSES, "", [pod], look(100.0), after, listening_s)
     assert report.containers[0].processes[0].listened == listened
 
-
-# --- any looks ----------------------------------------------------------------------------------------------------
 
 COUNTS = st.integers(0, 10**6)
 SECONDS = st.floats(0, 10**6)

@@ -45,9 +45,6 @@ def write_thread(proc, pid, number, *, comm=b"python", schedstat=b"1000000000 50
     return folder
 
 
-# --- files --------------------------------------------------------------------------------------------------------
-
-
 def test_a_process_has_its_threads(tmp_path):
     write_thread(tmp_path, 100, 100)
     write_thread(tmp_path, 100, 101, comm=b"pool-1", schedstat=b"2000000000 1000000000 7\n", involuntary=9, cpu=5)
@@ -158,8 +155,6 @@ def test_a_runtime_that_is_loaded_later_is_seen_when_it_has_made_threads(tmp_pat
     write_thread(tmp_path, 100, 101)
     assert processes.look([100], {})[100].runtimes == ("onnxruntime",)
 
-
-# --- this machine -------------------------------------------------------------------------------------------------
 
 BUSY = """
 import sys, threading, time

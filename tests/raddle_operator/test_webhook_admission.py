@@ -40,9 +40,6 @@ def decision(response):
     return response["auditAnnotations"]["decision"]
 
 
-# ---- pods
-
-
 async def test_a_namespace_without_the_label_counts_as_the_settings_say(tmp_path):
     async with webhooks.running(tmp_path, webhooks.stocked(), default_inject="enabled") as here:
         here.memory.namespaces.put(webhooks.namespace(inject=None))
@@ -156,9 +153,6 @@ async def test_whoever_makes_a_mistake_is_warned(here):
     assert len(response["warnings"]) == 3
 
 
-# ---- namespaces that the watch has not shown
-
-
 class Asked:
     """Stands where the API client stands; answers what it is given and remembers what was asked."""
 
@@ -211,9 +205,6 @@ async def test_a_namespace_that_arrives_while_it_is_waited_for_counts(tmp_path):
 
 async def waiting_for(arrivals):
     await until(lambda: len(arrivals))
-
-
-# ---- bindings
 
 
 async def test_a_bound_pod_gets_the_nodes_values_for_the_keys_it_has(here):
@@ -505,9 +496,6 @@ async def test_a_binding_of_a_wrong_shape_is_allowed_unchanged(here, change):
         "/mutate/binding", webhooks.binding_review(webhooks.binding(), object=webhooks.binding() | change, name="")
     )
     assert decision(response) == "foreign MalformedRequest"
-
-
-# ---- waiting and the log
 
 
 async def test_those_who_wait_for_a_key_are_woken_by_that_key_only():

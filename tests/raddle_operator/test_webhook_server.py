@@ -200,9 +200,6 @@ def test_any_json_gets_a_valid_answer_that_allows(tmp_path_factory, path):
         assert here.count("raddle_webhook_fail_open_total") == 0
 
 
-# ---- clients that are slow, or many
-
-
 async def closed_by_server(reader, within_s):
     async with asyncio.timeout(within_s):
         return await reader.read()
@@ -321,9 +318,6 @@ async def test_a_client_without_a_certificate_of_the_api_servers_is_answered_as_
     assert "patch" in await here.create(webhooks.pod())
 
 
-# ---- health
-
-
 async def test_it_is_live_at_once_and_ready_with_certificate_and_caches(tmp_path):
     memory = MemorySources.empty(synced=False)
     async with webhooks.running(tmp_path, memory) as here:
@@ -366,9 +360,6 @@ async def test_metrics_are_served_in_prometheus_form(here):
 )
 def test_the_api_servers_patience_is_read_off_the_url(query, seconds):
     assert timeout_of(query) == seconds
-
-
-# ---- certificates
 
 
 async def one_connection(port, context):
@@ -499,9 +490,6 @@ async def test_files_that_can_not_be_used_leave_the_old_certificate_serving(tmp_
         data, _ = await one_connection(here.webhook.addresses["https"], webhooks.trusting(tmp_path))
         assert data.startswith(b"HTTP/1.1 200")
         assert here.count("raddle_webhook_certificate_expiry_timestamp_seconds") > 0
-
-
-# ---- stopping
 
 
 async def test_on_stop_it_fails_readiness_serves_on_and_lets_requests_finish(tmp_path):

@@ -1,7 +1,5 @@
 """Inputs of models: made from their types and shapes, or read from a file."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -143,9 +141,6 @@ def test_a_file_that_is_no_model_says_so(tmp_path):
             inputs.read(tmp_path / name)
     with pytest.raises(InputError, match=r"absent\.onnx: No such file"):
         inputs.read(tmp_path / "absent.onnx")
-
-
-# --- TorchScript ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

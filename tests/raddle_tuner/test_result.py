@@ -46,9 +46,6 @@ def text(tuning, capsys):
     return capsys.readouterr().out
 
 
-# --- text and JSON ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", Kind)
 def test_the_table_of_a_tuning_that_found_something_better(kind, golden, capsys):
     golden(f"result-{kind.lower()}.txt", text(example(kind), capsys))
@@ -141,9 +138,6 @@ def test_a_table_needs_no_pictures():
     )
 
 
-# --- reports ----------------------------------------------------------------------------------------------------------
-
-
 REPORTS = {
     ".html": page_of,
     ".svg": picture_of,
@@ -162,9 +156,6 @@ def test_a_report_made_of_the_document_is_the_same(suffix, tmp_path, capsys):
 def test_a_report_that_can_not_be_written_is_said(tmp_path):
     with pytest.raises(click.ClickException, match=r"no/tuned\.json: No such file"):
         writing.write(TUNING, form="json", report=tmp_path / "no" / "tuned.json")
-
-
-# --- the page ---------------------------------------------------------------------------------------------------------
 
 
 class Page(HTMLParser):
@@ -311,9 +302,6 @@ def test_a_tuning_that_ended_early_has_a_page_and_pictures(trials, planned, caps
     Page(page.page(early))
     ET.fromstring(charts.file(early))
     assert "Not decided, so keep the plan" in text(early, capsys)
-
-
-# --- pictures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

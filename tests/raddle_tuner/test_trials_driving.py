@@ -1,7 +1,5 @@
 """A search driven: what is said once, what is recorded, when it ends. Blocks are given, not measured."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass, field
 from random import Random

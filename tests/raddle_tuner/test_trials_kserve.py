@@ -1,7 +1,5 @@
 """Requests of the KServe v2 protocol: what the metadata asks for, as JSON and as bytes, answered by a real session."""
 
-from __future__ import annotations
-
 import json
 import sys
 

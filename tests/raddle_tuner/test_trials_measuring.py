@@ -3,8 +3,6 @@
 No timing is asserted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -92,9 +90,6 @@ def python(model, tmp_path, said, cpus=None, instances=1, arrays=None, io_bindin
     return lambda candidate: programs.runners(given(cpus), command, instances, said.append)
 
 
-# --- runners --------------------------------------------------------------------------------------------------------
-
-
 def test_a_block_of_a_runner_has_a_latency_for_each_request(measuring, model, tmp_path, said):
     block = measuring(python(model, tmp_path, said)).measure(ask())
     assert isinstance(block, Block), block
@@ -130,8 +125,6 @@ def test_a_runner_is_asked_with_io_binding(measuring, model, tmp_path, said):
     block = measuring(python(model, tmp_path, said, io_binding=True)).measure(ask())
     assert isinstance(block, Block), block
 
-
-# --- servers --------------------------------------------------------------------------------------------------------
 
 # A server of aiohttp: it answers /ask as `how` says; sometimes: one of any 60 in a row fails.
 SERVER = """
@@ -245,8 +238,6 @@ def test_processes_that_a_server_starts_end_with_it(measuring, server):
     assert isinstance(measuring(server("forks")).measure(ask()), Block)
 
 
-# --- processes ------------------------------------------------------------------------------------------------------
-
 # It works for a while, and so does a child in a session of its own; then the child says so.
 WORKS = """
 import os, signal, time
@@ -299,9 +290,6 @@ def test_in_a_cgroup_that_another_made_its_periods_are_counted(working):
         here = working(group.command([]))
         assert here.usage().periods
         assert here.pids() == set(group.pids())
-
-
-# --- several candidates ---------------------------------------------------------------------------------------------
 
 
 def counting(start):

@@ -3,8 +3,6 @@
 No timing is asserted.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
@@ -59,9 +57,6 @@ def one(shared):
         made.await_ready()
         yield made
     assert not list(shared.iterdir())
-
-
-# --- the supervisor -------------------------------------------------------------------------------------------------
 
 
 def test_shellcheck_has_nothing_to_say():
@@ -158,9 +153,6 @@ def test_a_container_that_does_not_show_up_is_said(shared):
         one.await_ready(0.1)
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -186,9 +178,6 @@ def test_a_pod_specs_text_is_read_in_a_shell_as_the_kubelet_reads_it(text, read,
         check=True,
     )
     assert done.stdout == read
-
-
-# --- a model and a server -------------------------------------------------------------------------------------------
 
 
 def test_a_file_that_only_the_workload_may_read_is_copied(one, shared, tmp_path):

@@ -1,7 +1,5 @@
 """`raddle tune`: what it refuses, what it would do, a real search of a tiny model, and an end by Ctrl-C."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -178,9 +176,6 @@ def test_a_server_is_tuned_over_http_and_one_that_does_not_load_its_model_is_sai
     assert bool(done.stdout) == (status == 0)
 
 
-# --- meanwhile ------------------------------------------------------------------------------------------------------
-
-
 def shown(*, terminal):
     """What is written while three blocks are measured, and the bar alone."""
     file = io.StringIO()
@@ -211,9 +206,6 @@ def test_a_bar_is_drawn_on_a_terminal_and_taken_away():
     hidden, shown_again = "\x1b[?25l", "\x1b[?25h"
     assert written.index(hidden) < written.index(shown_again)
     assert written.endswith("\x1b[2K")
-
-
-# --- an end that someone asks for -----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 No timing is asserted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -94,9 +92,6 @@ def ended(given, theirs, **variables):
         assert done.exit_code == isinstance(found, summary.Failed), done.output
         assert {path.name for path in shared.iterdir()} <= LEFT
     return found, done.stdout
-
-
-# --- what it does ---------------------------------------------------------------------------------------------------
 
 
 def test_sigterm_ends_it_in_order_with_what_is_known_in_the_log_and_no_verdict(theirs):
@@ -195,9 +190,6 @@ def test_a_config_map_without_the_key_is_said_at_once(asked, theirs):
     assert found == summary.Failed(f"spec.server.request.configMap: {said}")
 
 
-# --- what it can't do -----------------------------------------------------------------------------------------------
-
-
 def test_a_model_that_does_not_load_is_said(theirs):
     node = helper.make_node("NoSuchOperator", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
@@ -249,9 +241,6 @@ def test_an_image_without_a_command_of_its_own_is_said(theirs):
     assert found.error.startswith("spec.server.command: must be set: the container has no command of its own")
 
 
-# --- what it is told ------------------------------------------------------------------------------------------------
-
-
 BROKEN = {
     "no JSON": ("{", "order", "must be JSON"),
     "no tuning": ({**order(), "tuning": None}, "tuning", "object"),
@@ -272,8 +261,6 @@ def test_what_is_no_order_is_named_by_its_field(given, path, said):
     assert raised.value.path == path
     assert said in raised.value.message
 
-
-# --- CPUs of its own ------------------------------------------------------------------------------------------------
 
 WHOLE = {"limits": {"cpu": "1", "memory": "1Gi"}}
 
@@ -299,9 +286,6 @@ def test_cpus_are_exclusive_where_the_container_has_as_many_as_it_asks_for(resou
         there.await_ready()
         base = _base(given, there)
     assert is_exclusive(base.machine, base.budget) is exclusive
-
-
-# --- CPUs that the pod's others keep ----------------------------------------------------------------------------------
 
 
 def test_what_the_policy_reserves_is_not_measured_with():

@@ -85,9 +85,6 @@ def test_noise_that_was_not_measured_is_not_said_to_be_none():
     assert "equal settings" not in advice.answer(changed.result)
 
 
-# --- the patch --------------------------------------------------------------------------------------------------------
-
-
 def test_the_patch_is_the_winners_part_of_a_policy_with_the_reasons():
     patch = advice.policy_patch(TUNING)
     assert yaml.safe_load(patch) == PATCH
@@ -129,9 +126,6 @@ def test_there_is_no_patch_for_what_is_not_certain(verdict):
 
 def test_there_is_no_patch_where_no_policy_can_do_it():
     assert advice.policy_patch(with_result(winner=Candidate.of({"program.ioBinding": True}))) == ""
-
-
-# --- the code ---------------------------------------------------------------------------------------------------------
 
 
 def code(candidate, where):

@@ -373,9 +373,6 @@ def test_a_dry_run_tells_trials_and_seconds():
     assert seconds == 300.0
 
 
-# --- statistics -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("late", "needed"), [(0, 459), (1, 662), (2, 838), (3, 1001)])
 def test_the_queries_that_a_p99_takes_are_loadgens(late, needed):
     block = Block(latencies_ms=(1.0,) * (needed - late) + (9.0,) * late, missed=0, seconds=1.0)
@@ -407,8 +404,6 @@ def test_a_block_without_answers_has_no_figure():
     assert statistics.loss(Kind.LATENCY, Block(latencies_ms=(5.0,), missed=1, seconds=1.0)) is None
     assert statistics.loss(Kind.COST, Block(latencies_ms=(5.0,), missed=0, seconds=1.0)) is None
 
-
-# --- confirming what another node found -----------------------------------------------------------------------------
 
 WINNER = Candidate.of({"program.ioBinding": True})
 
