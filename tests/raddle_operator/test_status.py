@@ -229,72 +229,27 @@ CONDITIONS = [
     # name, spec, tally, options, (Accepted, Ready, Degraded) as (status, reason)
     ("nothing matched", {}, Tally(), {}, ("True Accepted", "False NoPodsMatched", "False AsExpected")),
     ("in force", {}, Tally(matched=2, injected=2), {}, ("True Accepted", "True InForce", "False AsExpected")),
-    (
-        "observing",
-        {"mode": "Observe"},
-        Tally(matched=2, skipped={"Observed": 2}),
-        {},
-        ("True Accepted", "True Observing", "False AsExpected"),
-    ),
+    ("observing", {"mode": "Observe"}, Tally(matched=2, skipped={"Observed": 2}), {}, ("True Accepted",
+     "True Observing", "False AsExpected")),
     ("older pods", {}, Tally(matched=2, older=2), {}, ("True Accepted", "True InForce", "False AsExpected")),
-    (
-        "missed",
-        {},
-        Tally(matched=2, skipped={"WebhookMissed": 1}, missed=("shop/a",)),
-        {},
-        ("True Accepted", "True InForce", "True WebhookMissed"),
-    ),
-    (
-        "no shim in the process",
-        {},
-        Tally(matched=2, injected=2, shimless=1),
-        {},
-        ("True Accepted", "True InForce", "True SpinningNotControlled"),
-    ),
-    (
-        "no shim in the process, and none needed",
-        {"threads": {"spinning": "Always"}},
-        Tally(matched=2, injected=2, shimless=1),
-        {},
-        ("True Accepted", "True InForce", "False AsExpected"),
-    ),
-    (
-        "no shim",
-        {"shim": "None"},
-        Tally(matched=1),
-        {},
-        ("True Accepted", "True InForce", "True SpinningNotControlled"),
-    ),
-    (
-        "no shim wanted",
-        {"shim": "None", "threads": {"spinning": "Always"}},
-        Tally(matched=1),
-        {},
-        ("True Accepted", "True InForce", "False AsExpected"),
-    ),
-    (
-        "shim forbidden",
-        {},
-        Tally(matched=1),
-        {"shimless": ["shop"]},
-        ("True Accepted", "True InForce", "True ShimMissing"),
-    ),
-    (
-        "too many",
-        {},
-        Tally(),
-        {"too_many": True},
-        ("False TooManyPolicies", "False TooManyPolicies", "False AsExpected"),
-    ),
-    (
-        "conflict, some pods",
-        {},
-        Tally(matched=1, rivals=frozenset({"InferenceThreading/a"})),
-        {},
-        ("False Conflict", "True InForce", "False AsExpected"),
-    ),
+    ("missed", {}, Tally(matched=2, skipped={"WebhookMissed": 1}, missed=("shop/a",)), {}, ("True Accepted",
+     "True InForce", "True WebhookMissed")),
+    ("no shim in the process", {}, Tally(matched=2, injected=2, shimless=1), {}, ("True Accepted", "True InForce",
+     "True SpinningNotControlled")),
+    ("no shim in the process, and none needed", {"threads": {"spinning": "Always"}}, Tally(matched=2, injected=2,
+     shimless=1), {}, ("True Accepted", "True InForce", "False AsExpected")),
+    ("no shim", {"shim": "None"}, Tally(matched=1), {}, ("True Accepted", "True InForce",
+     "True SpinningNotControlled")),
+    ("no shim wanted", {"shim": "None", "threads": {"spinning": "Always"}}, Tally(matched=1), {}, ("True Accepted",
+     "True InForce", "False AsExpected")),
+    ("shim forbidden", {}, Tally(matched=1), {"shimless": ["shop"]}, ("True Accepted", "True InForce",
+     "True ShimMissing")),
+    ("too many", {}, Tally(), {"too_many": True}, ("False TooManyPolicies", "False TooManyPolicies",
+     "False AsExpected")),
+    ("conflict, some pods", {}, Tally(matched=1, rivals=frozenset({"InferenceThreading/a"})), {}, ("False Conflict",
+     "True InForce", "False AsExpected")),
     ("unusable", {"mode": "Whatever"}, Tally(), {}, ("False Invalid", "False Invalid", "False AsExpected")),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -313,17 +268,11 @@ ANEW = "a pod looks when it is bound, so restarted ones look again"
 TUNED = [
     (Tally(), "False NoPodsYet", "no pod has been created since the policy names a tuning"),
     (Tally(tuned=Counter(ranker=2)), "True Tuned", "2 pods follow InferenceTuning ranker"),
-    (
-        Tally(tuned=Counter(ranker=2), untuned=Counter({"the limit is another": 1})),
-        "True PartlyTuned",
-        f"2 of 3 pods follow InferenceTuning ranker; the others the plan: the limit is another (1 pod); {ANEW}",
-    ),
-    (
-        Tally(untuned=Counter({"it has no result yet": 1, "there is none": 2})),
-        "False NotTuned",
-        f"3 pods follow the plan: there is none (2 pods); it has no result yet (1 pod); {ANEW}",
-    ),
-]
+    (Tally(tuned=Counter(ranker=2), untuned=Counter({"the limit is another": 1})), "True PartlyTuned",
+     f"2 of 3 pods follow InferenceTuning ranker; the others the plan: the limit is another (1 pod); {ANEW}"),
+    (Tally(untuned=Counter({"it has no result yet": 1, "there is none": 2})), "False NotTuned",
+     f"3 pods follow the plan: there is none (2 pods); it has no result yet (1 pod); {ANEW}"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("counts", "said", "message"), TUNED)

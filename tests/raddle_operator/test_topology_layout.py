@@ -77,46 +77,24 @@ def test_threads_are_drawn_together_only_where_they_share_a_core(any_machine):
     ("parts", "expected"),
     [
         pytest.param({}, [("CPUs", ["0", "1", "2", "3"])], id="nothing is known"),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-3"}, "l3_domains": {0: "0-3"}},
-            [("socket 0 · NUMA node 0 · L3 0", ["0", "1", "2", "3"])],
-            id="levels that divide nothing are one box",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}},
-            [("socket 0", [("NUMA node 0", ["0", "1"]), ("NUMA node 1", ["2", "3"])])],
-            id="NUMA nodes in a socket",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0-3"}},
-            [("NUMA node 0", [("socket 0", ["0", "1"]), ("socket 1", ["2", "3"])])],
-            id="sockets in a NUMA node",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}, "l3_domains": {0: "0-3"}},
-            [("socket 0 · L3 0", [("NUMA node 0", ["0", "1"]), ("NUMA node 1", ["2", "3"])])],
-            id="an L3 that spans NUMA nodes, as with sub-NUMA clusters",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "dies": {0: "0-3"}, "l3_domains": {0: "0-1", 1: "2-3"}},
-            [("socket 0", [("L3 0", ["0", "1"]), ("L3 1", ["2", "3"])])],
-            id="a die that is a whole socket says nothing",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-2"}},
-            [("socket 0", [("NUMA node 0", ["0", "1", "2"]), ("no NUMA node", ["3"])])],
-            id="a CPU without a NUMA node",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0", 1: "1-2", 2: "3"}},
-            [
-                ("socket 0", [("NUMA node 0", ["0"]), ("NUMA node 1 (part)", ["1"])]),
-                ("socket 1", [("NUMA node 1 (part)", ["2"]), ("NUMA node 2", ["3"])]),
-            ],
-            id="groups that cross",
-        ),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-3"}, "l3_domains": {0: "0-3"}},
+         [("socket 0 · NUMA node 0 · L3 0", ["0", "1", "2", "3"])], id="levels that divide nothing are one box"),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}}, [("socket 0", [("NUMA node 0", ["0",
+         "1"]), ("NUMA node 1", ["2", "3"])])], id="NUMA nodes in a socket"),
+        pytest.param({"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0-3"}}, [("NUMA node 0", [("socket 0", ["0",
+         "1"]), ("socket 1", ["2", "3"])])], id="sockets in a NUMA node"),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}, "l3_domains": {0: "0-3"}},
+         [("socket 0 · L3 0", [("NUMA node 0", ["0", "1"]), ("NUMA node 1", ["2", "3"])])],
+         id="an L3 that spans NUMA nodes, as with sub-NUMA clusters"),
+        pytest.param({"sockets": {0: "0-3"}, "dies": {0: "0-3"}, "l3_domains": {0: "0-1", 1: "2-3"}}, [("socket 0",
+         [("L3 0", ["0", "1"]), ("L3 1", ["2", "3"])])], id="a die that is a whole socket says nothing"),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-2"}}, [("socket 0", [("NUMA node 0", ["0", "1", "2"]),
+         ("no NUMA node", ["3"])])], id="a CPU without a NUMA node"),
+        pytest.param({"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0", 1: "1-2", 2: "3"}}, [("socket 0",
+         [("NUMA node 0", ["0"]), ("NUMA node 1 (part)", ["1"])]), ("socket 1", [("NUMA node 1 (part)", ["2"]),
+         ("NUMA node 2", ["3"])])], id="groups that cross"),
     ],
-)
+)  # fmt: skip
 def test_boxes_nest_as_the_machine_does(parts, expected):
     assert outline(drawn(machine("0-3", **parts))) == expected
 

@@ -36,25 +36,19 @@ V1_FILES = {
 }
 # What the pods' folder, the pod's and the container's are called.
 PATHS = {
-    "containerd, systemd, Burstable": (
-        f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice",
-        f"cri-containerd-{BOX}.scope",
-    ),
+    "containerd, systemd, Burstable": (f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice",
+     f"cri-containerd-{BOX}.scope"),
     "containerd, systemd, Guaranteed": (f"kubepods.slice/kubepods-pod{SLICE}.slice", f"cri-containerd-{BOX}.scope"),
     "containerd, cgroupfs, BestEffort": (f"kubepods/besteffort/pod{UID}", BOX),
     "containerd, cgroupfs, Guaranteed": (f"kubepods/pod{UID}", BOX),
-    "CRI-O, systemd": (
-        f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{SLICE}.slice",
-        f"crio-{BOX}.scope",
-    ),
+    "CRI-O, systemd": (f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{SLICE}.slice",
+     f"crio-{BOX}.scope"),
     "CRI-O, cgroupfs": (f"kubepods/burstable/pod{UID}", f"crio-{BOX}"),
-    "kind, systemd": (
-        f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice",
-        f"cri-containerd-{BOX}.scope",
-    ),
+    "kind, systemd": (f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice",
+     f"cri-containerd-{BOX}.scope"),
     "kind, cgroupfs": (f"kubelet/kubepods/burstable/pod{UID}", BOX),
     "a kubelet with --cgroup-root": (f"tenant/a/kubepods/pod{UID}", BOX),
-}
+}  # fmt: skip
 
 
 def write(folder, files):

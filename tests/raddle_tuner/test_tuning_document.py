@@ -117,34 +117,19 @@ BROKEN = {
     "a limit": (["key", "limitCPUs"], "2", "key.limitCPUs: '2' is not a number"),
     "not finite": (["result", "noisePercent"], float("nan"), "result.noisePercent: nan is not a number"),
     "too large": (["result", "noisePercent"], 10**400, "is not a number"),
-    "a verdict": (
-        ["result", "verdict"],
-        "Best",
-        "result.verdict: 'Best' is not one of Better, NoDifference, Inconclusive, BoundNotMet",
-    ),
-    "a figure": (
-        ["result", "figure"],
-        "p50",
-        "result.figure: 'p50' is not one of slowest_tenth_ms, throughput, cpu_ms_per_request",
-    ),
-    "a setting": (
-        ["result", "winner", "threads.intraOp"],
-        [3],
-        "result.winner.threads.intraOp: [3] is not a text, a number, true or false",
-    ),
-    "a setting below another's value": (
-        ["result", "winner"],
-        {"threads": 2, "threads.intraOp": 3},
-        "result.winner.threads.intraOp: 3 is not absent where threads is 2",
-    ),
+    "a verdict": (["result", "verdict"], "Best",
+     "result.verdict: 'Best' is not one of Better, NoDifference, Inconclusive, BoundNotMet"),
+    "a figure": (["result", "figure"], "p50",
+     "result.figure: 'p50' is not one of slowest_tenth_ms, throughput, cpu_ms_per_request"),
+    "a setting": (["result", "winner", "threads.intraOp"], [3],
+     "result.winner.threads.intraOp: [3] is not a text, a number, true or false"),
+    "a setting below another's value": (["result", "winner"], {"threads": 2, "threads.intraOp": 3},
+     "result.winner.threads.intraOp: 3 is not absent where threads is 2"),
     "trials": (["result", "trials"], {}, "result.trials: {} is not a list"),
-    "a latency": (
-        ["result", "trials", 0, "blocks", 0, "latenciesMs", 1],
-        "5",
-        "result.trials[0].blocks[0].latenciesMs[1]: '5' is not a number",
-    ),
+    "a latency": (["result", "trials", 0, "blocks", 0, "latenciesMs", 1], "5",
+     "result.trials[0].blocks[0].latenciesMs[1]: '5' is not a number"),
     "a gain": (["result", "gain", "low"], None, "result.gain.low: None is not a number"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "value", "message"), BROKEN.values(), ids=BROKEN)
