@@ -46,14 +46,6 @@ async def test_a_namespace_without_the_label_counts_as_the_settings_say(tmp_path
         assert decision(await here.create(webhooks.pod())) == "changed"
 
 
-async def test_a_change_of_policies_counts_from_the_next_pod_on(here):
-    here.memory.policies.remove(webhooks.policy())
-    assert decision(await here.create(webhooks.pod())) == "skipped NoPolicy"
-    here.memory.policies.put(webhooks.policy(threads={"intraOp": 3}))
-    changed = webhooks.patched(webhooks.pod(), await here.create(webhooks.pod()))
-    assert changed["metadata"]["annotations"][THREADS] == "3"
-
-
 async def test_a_policy_that_can_not_be_used_is_left_out_with_one_line_in_the_log(here, caplog):
     here.memory.policies.put(webhooks.policy(priority="high"))
     assert decision(await here.create(webhooks.pod())) == "skipped NoPolicy"
@@ -124,14 +116,6 @@ def test_the_architectures_are_those_of_all_known_nodes():
     assert caches.architectures == {"x86_64", "aarch64"}
     memory.topologies.remove(webhooks.topology("n1"))
     assert caches.architectures == {"aarch64"}
-
-
-async def test_what_a_container_does_not_get_is_in_the_log(here, caplog):
-    caplog.set_level(logging.INFO)
-    obj = webhooks.pod()
-    obj["metadata"].setdefault("labels", {})["raddle.dev/door"] = "closed"
-    assert decision(await here.create(obj)).startswith("changed")
-    assert any("serve: DoorClosed: the pod's label raddle.dev/door is closed" in line for line in caplog.messages)
 
 
 async def test_the_shim_is_mounted_only_where_its_config_map_has_been_seen(here):

@@ -313,11 +313,6 @@ async def test_many_slow_large_bodies_take_no_more_than_a_bounded_memory_and_tur
     assert not [record for record in caplog.records if record.exc_info], "no traceback for a client that goes away"
 
 
-async def test_a_client_without_a_certificate_of_the_api_servers_is_answered_as_the_docs_say(here):
-    """The port tells anyone who reaches it what a pod would get: docs/explanation/security-model.md."""
-    assert "patch" in await here.create(webhooks.pod())
-
-
 async def test_it_is_live_at_once_and_ready_with_certificate_and_caches(tmp_path):
     memory = MemorySources.empty(synced=False)
     async with webhooks.running(tmp_path, memory) as here:

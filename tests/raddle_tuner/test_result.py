@@ -107,11 +107,6 @@ def test_the_document_of_a_tuning(golden):
     golden("result.json", json.dumps(document, indent=2) + "\n")
 
 
-def test_json_on_standard_output_reads_as_the_same_tuning(capsys):
-    writing.write(example(Kind.LATENCY), form="json")
-    assert from_document(json.loads(capsys.readouterr().out)) == TUNING
-
-
 @given(tunings)
 @examples(0.2)
 def test_any_tuning_has_a_table(tuning):

@@ -4,7 +4,6 @@ No timing is asserted.
 """
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,14 +22,11 @@ from raddle_operator.local.container import Container
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.results.candidate import Candidate
 from raddle_tuner.analysis import subject as subjects
-from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
+from raddle_tuner.search.blocks import Block, MeasurementRequest
 from raddle_tuner.trials import models, words
 from raddle_tuner.trials.base import Base
-from raddle_tuner.trials.http_load import Request
 from raddle_tuner.trials.measuring import Measuring
 from raddle_tuner.trials.pod import Pod, TrialError
-from raddle_tuner.trials.programs import Server
-from raddle_tuner.trials.subject import Model, Served
 
 BIN = Path(sys.executable).parent
 needs_quota = pytest.mark.skipif(quota.available() is not None, reason=str(quota.available()))
@@ -239,30 +235,6 @@ def test_a_real_model_runs_in_the_container(measured, shared, io_binding):
     assert isinstance(block, Block), block
     assert (len(block.latencies_ms), block.missed) == (10, 0)
     assert block.cpu_s is not None
-
-
-def test_a_model_that_does_not_load_says_why(measured, shared):
-    with tuning_pods.folder() as theirs:
-        broken = theirs / "broken.onnx"
-        broken.write_text("no model")
-        runner = models.PodRunner.written("python", shared, own=sys.executable)
-        (shared / "inputs").mkdir()
-        (shared / "inputs" / "inputs").write_text("")
-        failure = measured(Model(path=broken, runner=runner, inputs=shared / "inputs", digest=""))
-    assert isinstance(failure, Failure)
-    assert "broken.onnx" in failure.reason
-
-
-@needs_quota
-def test_a_server_of_the_container_is_asked(measured):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    request = Request(url=f"http://localhost:{port}/")
-    server = Server(command=("python3", "-m", "http.server", str(port)), request=request)
-    block = measured(Served(server=server, callers=2))
-    assert isinstance(block, Block), block
-    assert block.missed == 0
 
 
 def test_the_shim_that_the_container_has_is_loaded_with_a_candidates_plan_beside_its_own_variables(shared):
