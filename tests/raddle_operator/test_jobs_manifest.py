@@ -38,6 +38,7 @@ SERVING = objects.guaranteed(
         {"name": "identity", "mountPath": "/identity"},
     ],
 )
+PROJECTED = [{"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "region"}}]
 POD = {
     "serviceAccountName": "ranker",
     "hostNetwork": True,
@@ -55,40 +56,21 @@ POD = {
     "volumes": [
         {"name": "models", "emptyDir": {}},
         {"name": "store", "persistentVolumeClaim": {"claimName": "store"}},
-        {
-            "name": "identity",
-            "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "region"}}]},
-        },
+        {"name": "identity", "projected": {"sources": PROJECTED}},
         {"name": "others", "secret": {"secretName": "others"}},
     ],
 }
+WORKLOAD = objects.deployment("ranker", 3, SERVING, objects.container("metrics"), **POD)
+FIRST = Start(node="node-1", attempt=1)
+DEFAULTS = {"policy": None, "reserve_cpus": None, "shim": "Auto", "delivery": DELIVERY, "architecture": "x86_64"}
 
 
-def made(
-    start=None,
-    *,
-    shim="Auto",
-    delivery=DELIVERY,
-    workload=None,
-    policy=None,
-    reserve_cpus=None,
-    settings=SETTINGS,
-    **spec,
-):
-    tuned = tuning_object(**spec)
-    workload = workload or objects.deployment("ranker", 3, SERVING, objects.container("metrics"), **POD)
-    wanted = Wanted(
-        tuning=tuned,
-        obj=tuning(**spec),
-        template=template_of(tuned, workload),
-        start=start or Start(node="node-1", attempt=1),
-        policy=policy,
-        reserve_cpus=reserve_cpus,
-        shim=shim,
-        delivery=delivery,
-        architecture="x86_64",
-    )
-    return manifest(wanted, settings)
+def made(start=FIRST, *, workload=WORKLOAD, settings=SETTINGS, **more):
+    """The Job; `more` has fields of what is wanted, and of the tuning's spec."""
+    fields = {name: more.pop(name, value) for name, value in DEFAULTS.items()}
+    tuned = tuning_object(**more)
+    template = template_of(tuned, workload)
+    return manifest(Wanted(tuning=tuned, obj=tuning(**more), template=template, start=start, **fields), settings)
 
 
 def pod_spec(job):

@@ -62,12 +62,8 @@ def test_no_field_is_written_that_the_schema_does_not_have(schema):
 
 
 def test_the_counts_are_for_tables():
-    assert to_spec(read_machine(machines.path("2s16c32t")))["counts"] == {
-        "cpus": 32,
-        "cores": 16,
-        "sockets": 2,
-        "numaNodes": 2,
-    }
+    counts = to_spec(read_machine(machines.path("2s16c32t")))["counts"]
+    assert counts == {"cpus": 32, "cores": 16, "sockets": 2, "numaNodes": 2}
 
 
 @pytest.mark.parametrize(("l3_domains", "threads", "cores"), [(16, 2, 128), (32, 2, 128), (2, 2, 128), (16, 1, 256)])
