@@ -66,10 +66,7 @@ def test_another_node_tries_the_winner_again():
 
 
 def test_a_class_is_decided_when_as_many_nodes_agree_as_were_asked_for_and_the_smallest_gain_counts():
-    done = [
-        run("a", State.MEASURED, outcome=outcome(percent=-12)),
-        run("b", State.MEASURED, outcome=outcome(percent=-9)),
-    ]
+    done = [run(node, State.MEASURED, outcome=outcome(percent=percent)) for node, percent in (("a", -12), ("b", -9))]
     plan = after(tuning_object(), done[:1], done)
     assert plan.classes[0].verdict is Verdict.BETTER
     assert plan.classes[0].decided_by.name == "b"
@@ -99,10 +96,8 @@ def test_where_the_plan_stands_nobody_needs_to_try_again(verdict):
 
 
 def test_nodes_that_disagree_decide_nothing():
-    runs = [
-        run("a", State.MEASURED, outcome=outcome()),
-        run("b", State.MEASURED, outcome=outcome(Verdict.NO_DIFFERENCE)),
-    ]
+    no_difference = run("b", State.MEASURED, outcome=outcome(Verdict.NO_DIFFERENCE))
+    runs = [run("a", State.MEASURED, outcome=outcome()), no_difference]
     plan = after(tuning_object(), runs[:1], runs)
     assert plan.classes[0].verdict is Verdict.INCONCLUSIVE
     assert "a found" in plan.classes[0].message

@@ -110,10 +110,8 @@ def test_a_winner_that_only_keeps_the_bound_is_not_said_to_gain():
     assert (status["verdict"], status["gain"]) == ("Better", "keeps p99 within 20 ms (the plan does not)")
     [found] = status["classes"]
     assert "gain" not in found
-    assert (
-        found["message"]
-        == "mode Never, intraOp 3 (the plan has intraOp 4): keeps p99 within 20 ms (the plan does not) on 2 nodes"
-    )
+    kept = "mode Never, intraOp 3 (the plan has intraOp 4): keeps p99 within 20 ms (the plan does not) on 2 nodes"
+    assert found["message"] == kept
     assert message(status, "Valid").endswith(found["message"])
 
 
@@ -193,9 +191,8 @@ def test_without_a_node_it_can_not_be_carried_out(left_out, reason):
 
 def test_the_image_is_the_measured_one_whatever_has_become_of_the_workload():
     measured = seen(BETTER[:1], BETTER)
-    left = stopped(
-        tuning_object(), TuningInputs(known=known(measured, 1), places=NOWHERE, nodes={}, runs=[], now_s=NOW_S)
-    )
+    inputs = TuningInputs(known=known(measured, 1), places=NOWHERE, nodes={}, runs=[], now_s=NOW_S)
+    left = stopped(tuning_object(), inputs)
     gone = RefusedError("WorkloadNotFound", "there is no deployment/ranker")
     kept = tuning_status(left, generation=1, places=None, refused=gone)
     assert [status["classes"][0]["key"]["image"] for status in (measured, kept)] == [IMAGE, IMAGE]
@@ -205,11 +202,8 @@ def test_what_it_says_is_read_back():
     runs = [BETTER[0], run("b", State.FAILED, message="no model")]
     status = seen(runs[:1], runs, machines={**MACHINES, "c": BIG})
     [found] = known(status, 1)
-    assert [(node.name, str(node.state), node.message) for node in found.nodes] == [
-        ("a", "Measured", ""),
-        ("b", "Failed", "no model"),
-        ("c", "Pending", ""),
-    ]
+    read = [(node.name, str(node.state), node.message) for node in found.nodes]
+    assert read == [("a", "Measured", ""), ("b", "Failed", "no model"), ("c", "Pending", "")]
     assert found.nodes[0].outcome == BETTER[0].outcome
 
 

@@ -169,10 +169,8 @@ STATUS = "scheduling.koordinator.sh/resource-status"
 def bound(status, labels=None, *, cpu="4", annotations=None):
     """What binding puts on a pod of one container, on a node with 16 cores of two threads in two NUMA nodes."""
     container = {**objects.container("serve"), "resources": limit(cpu)}
-    pod = objects.pod(
-        container, labels=labels or {}, annotations={**(annotations or {}), **({STATUS: status} if status else {})}
-    )
-    patched, _ = inject(pod)
+    annotations = {**(annotations or {}), **({STATUS: status} if status else {})}
+    patched, _ = inject(objects.pod(container, labels=labels or {}, annotations=annotations))
     return rebind(patched["metadata"]["annotations"], "node-1", regular(16, 2, numa_nodes=2))
 
 
@@ -191,9 +189,8 @@ def test_the_cpus_that_koordinator_has_chosen_are_planned_with_and_named():
 @pytest.mark.parametrize(("policy", "cpuset", "threads"), [("FullPCPUs", "2,18", 1), ("SpreadByPCPUs", "2-3", 2)])
 def test_how_koordinator_binds_a_pod_counts_by_the_cpus_that_it_comes_to(policy, cpuset, threads):
     spec = {"scheduling.koordinator.sh/resource-spec": json.dumps({"preferredCPUBindPolicy": policy})}
-    found = planned(
-        bound(json.dumps({"cpuset": cpuset}), {"koordinator.sh/qosClass": "LSR"}, cpu="2", annotations=spec)
-    )
+    status, labels = json.dumps({"cpuset": cpuset}), {"koordinator.sh/qosClass": "LSR"}
+    found = planned(bound(status, labels, cpu="2", annotations=spec))
     assert (found["set"]["intraOp"], found["set"]["exclusiveCPUs"]) == (threads, 2)
 
 

@@ -1,7 +1,5 @@
 """`raddle run`: what it decides is what `raddle plan` decides, and a real program has it, is it, and leaves nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -80,9 +78,6 @@ def variables(text):
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-# --- what it decides ------------------------------------------------------------------------------------------------
-
-
 def test_the_variables_are_those_that_raddle_plan_writes_into_a_pod(machine, tmp_path):
     (tmp_path / "pod.yaml").write_text(POD)
     planned = CliRunner().invoke(main, ["plan", "-f", str(tmp_path / "pod.yaml"), "--machine", machine, "-o", "yaml"])
@@ -145,9 +140,6 @@ def test_bad_input_is_named_and_starts_nothing(arguments, stdin, said):
     result = raddle(*arguments, stdin=stdin)
     assert result.exit_code == 2
     assert said in result.output
-
-
-# --- the program ----------------------------------------------------------------------------------------------------
 
 
 def test_the_program_has_this_environment_and_what_was_decided_and_nothing_else(temporary):
@@ -266,8 +258,6 @@ def test_what_a_program_writes_into_a_folder_of_opt_stays(tmp_path):
         folder.rmdir()
 
 
-# --- signals --------------------------------------------------------------------------------------------------------
-
 COUNTS_SIGNALS = """
 import signal, sys, time
 came = []
@@ -333,9 +323,6 @@ def test_a_program_that_ctrl_c_ends_is_told_of_as_a_shell_would(temporary):
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert not list(temporary.iterdir())
-
-
-# --- where this machine can't ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -442,9 +429,6 @@ def test_there_is_no_scope_where_systemd_does_not_answer(tmp_path, monkeypatch):
     (tmp_path / "systemd-run").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "systemd-run").chmod(0o755)
     assert quota.scope(0.5) == ()
-
-
-# --- docker ---------------------------------------------------------------------------------------------------------
 
 
 def test_dockers_flags_name_files_that_are_there_and_stay_the_same(tmp_path, monkeypatch):

@@ -26,9 +26,8 @@ def finding(cause=Cause.CODE_SETS_IT, detail="16 threads, 2 were planned"):
 
 
 def container(*findings, name="resnet-1", policy="InferenceThreading/small"):
-    return Container(
-        namespace="models", pod=name, uid=f"uid-{name}", name="serve", policy=policy, findings=tuple(findings)
-    )
+    names = {"namespace": "models", "pod": name, "uid": f"uid-{name}", "name": "serve"}
+    return Container(**names, policy=policy, findings=tuple(findings))
 
 
 def report(*containers):
@@ -59,10 +58,8 @@ def test_containers_are_counted_by_policy_and_cause_and_the_worst_named():
         SMALL: Counts(containers=2, drifted=1, causes=((Cause.CODE_SETS_IT, 1), (Cause.RESIZED, 1))),
         ALL: Counts(containers=1, drifted=1, causes=((Cause.OVERSUBSCRIBED, 1),)),
     }
-    assert [(one.pod, one.cause) for one in said.worst] == [
-        ("bert-1", Cause.OVERSUBSCRIBED),
-        ("resnet-1", Cause.CODE_SETS_IT),
-    ]
+    worst = [(one.pod, one.cause) for one in said.worst]
+    assert worst == [("bert-1", Cause.OVERSUBSCRIBED), ("resnet-1", Cause.CODE_SETS_IT)]
 
 
 @pytest.mark.parametrize(

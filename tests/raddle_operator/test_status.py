@@ -70,16 +70,8 @@ def pod(
     *, injected=False, settings_hash="", safe=False, resized=False, created_s=CREATED_S + 100, layouts=(), **labels
 ):
     found = {"app": "resnet", **labels, **({"raddle.dev/injected": "true"} if injected else {})}
-    pairs = tuple(sorted(found.items()))
-    return PodFacts(
-        labels=pairs,
-        created_s=created_s,
-        injected=injected,
-        safe_values=safe,
-        settings_hash=settings_hash,
-        resized=resized,
-        layouts=layouts,
-    )
+    facts = {"injected": injected, "safe_values": safe, "settings_hash": settings_hash, "resized": resized}
+    return PodFacts(labels=tuple(sorted(found.items())), created_s=created_s, layouts=layouts, **facts)
 
 
 def throughput_plan(budget):
@@ -95,12 +87,9 @@ def counted(pods, *policies, facts=OPEN, verdicts=None, changed_s=CREATED_S, **o
 
 def test_pods_are_counted_for_the_policy_that_governs_them():
     present = policy()
-    pods = [
-        pod(injected=True, settings_hash=present.settings_hash),
-        pod(injected=True, settings_hash=present.settings_hash, safe=True),
-        pod(injected=True, settings_hash="older", resized=True),
-        pod(app="other", resized=True),
-    ]
+    now = {"injected": True, "settings_hash": present.settings_hash}
+    older = pod(injected=True, settings_hash="older", resized=True)
+    pods = [pod(**now), pod(**now, safe=True), older, pod(app="other", resized=True)]
     found = counted(pods, present).policies[key_of(present)]
     assert (found.matched, found.injected, found.safe, found.stale, found.resized) == (3, 3, 1, 1, 1)
 
@@ -318,9 +307,8 @@ def test_what_a_pods_plans_say_of_a_tuning_is_read(texts, tuned, untuned):
     labels = {"raddle.dev/injected": "true"}
     found = PodReader().read({"metadata": metadata(labels=labels, annotations=annotations)})
     assert (found.tuned, found.untuned) == (tuned, untuned)
-    counts = counted([dataclasses.replace(found, labels=pod(injected=True).labels)], policy()).policies[
-        key_of(policy())
-    ]
+    pods = [dataclasses.replace(found, labels=pod(injected=True).labels)]
+    counts = counted(pods, policy()).policies[key_of(policy())]
     assert (sum(counts.tuned.values()), sum(counts.untuned.values())) == (bool(tuned), bool(untuned))
 
 
@@ -405,15 +393,9 @@ def test_a_pods_metadata_is_read():
     annotations = {"raddle.dev/settings-hash": "abc", "plan.raddle.dev/serve": text}
     labels = {"app": "resnet", "raddle.dev/injected": "true"}
     found = PodReader().read({"metadata": metadata(labels=labels, annotations=annotations)})
-    assert found == PodFacts(
-        labels=(("app", "resnet"), ("raddle.dev/injected", "true")),
-        created_s=CREATED_S,
-        injected=True,
-        safe_values=True,
-        settings_hash="abc",
-        shimless=True,
-        threads=(recorded.intra_op,),
-    )
+    pairs = (("app", "resnet"), ("raddle.dev/injected", "true"))
+    facts = {"safe_values": True, "settings_hash": "abc", "shimless": True, "threads": (recorded.intra_op,)}
+    assert found == PodFacts(labels=pairs, created_s=CREATED_S, injected=True, **facts)
     assert PodReader().read({"metadata": metadata(annotations={"kubernetes.io/config.mirror": "x"})}) is None
 
 
@@ -457,12 +439,8 @@ def test_a_pod_whose_cpus_were_changed_in_place_tells_by_its_managed_fields(entr
 def test_when_a_namespace_was_opted_in_is_read_from_its_managed_fields():
     label = {"f:metadata": {"f:labels": {"f:raddle.dev/inject": {}}}}
     other = {"f:metadata": {"f:labels": {"f:team": {}}}}
-    obj = {
-        "metadata": metadata(
-            labels={"raddle.dev/inject": "enabled"},
-            managedFields=[managed("2026-11-21T12:00:00Z", label), managed("2026-11-21T13:00:00Z", other)],
-        )
-    }
+    fields = [managed("2026-11-21T12:00:00Z", label), managed("2026-11-21T13:00:00Z", other)]
+    obj = {"metadata": metadata(labels={"raddle.dev/inject": "enabled"}, managedFields=fields)}
     assert read_namespace(obj).opted_in_s == epoch_s("2026-11-21T12:00:00Z")
     assert read_namespace({"metadata": metadata()}).opted_in_s == CREATED_S
 

@@ -159,11 +159,8 @@ def test_memory_without_cpus_is_nearest_to_whom_the_firmware_names_whatever_the_
 
 def test_memory_without_cpus_is_drawn_in_the_socket_that_it_is_nearest_to_and_else_beside_all():
     boxes = drawn(with_memory(TIED, NEAR_0, sockets=SOCKETS))
-    assert [(box.kind, box.names[0]) for box in boxes] == [
-        ("socket", "socket 0"),
-        ("socket", "socket 1"),
-        ("memory", "NUMA node 2"),
-    ]
+    assert [box.kind for box in boxes] == ["socket", "socket", "memory"]
+    assert [box.names[0] for box in boxes] == ["socket 0", "socket 1", "NUMA node 2"]
     assert [(box.kind, box.names, box.notes) for box in boxes[0].boxes] == [
         ("numa", ("NUMA node 0", "1 GiB"), ()),
         ("memory", ("NUMA node 3", "4 GiB"), ("memory only, no CPUs",)),
@@ -236,15 +233,8 @@ def test_a_kernel_that_names_thousands_of_impossible_cpus_offline_gets_one_line_
 
 def test_marks_say_whose_a_cpu_is():
     marks = Marks(outside=mask("0"), idle=mask("1"), caller=mask("2"), workers=(mask("3"), mask("4")), pool=mask("5"))
-    assert states(drawn(machine("0-6"), marks)) == {
-        0: State.OUTSIDE,
-        1: State.IDLE,
-        2: State.CALLER,
-        3: State.WORKER,
-        4: State.WORKER,
-        5: State.POOL,
-        6: State.FREE,
-    }
+    expected = (State.OUTSIDE, State.IDLE, State.CALLER, State.WORKER, State.WORKER, State.POOL, State.FREE)
+    assert states(drawn(machine("0-6"), marks)) == dict(enumerate(expected))
 
 
 def test_a_cpu_that_several_workers_may_use_names_them():

@@ -113,9 +113,8 @@ def test_each_state_has_a_class_and_is_said_in_words():
     plan = overlay.assumed(8)._replace(policy=Policy(affinity="PerCore", intra_op=3))
     root = parsed(machine, overlay.planned(machine, "serve", plan, cpuset.parse_list("0-3,16-19")))
     classes = numbers(root)
-    titles = {
-        int(group.get("data-cpu")): group.find("s:title", NS).text for group in root.iterfind(".//s:g[@data-cpu]", NS)
-    }
+    groups = root.iterfind(".//s:g[@data-cpu]", NS)
+    titles = {int(group.get("data-cpu")): group.find("s:title", NS).text for group in groups}
     said = {cpu: (classes[cpu], titles[cpu]) for cpu in (0, 1, 3, 13, 14, 15, 32)}
     assert said == {
         0: ("cpu caller", "CPU 0, left to the caller's thread"),
@@ -171,10 +170,8 @@ def test_a_browser_would_find_it(tmp_path):
     right = drawn(of_size(16))
     moved = re.sub(r'(<g class="cpu free" data-cpu="3">.*?<rect x=")\d+', r"\g<1>900", right, flags=re.DOTALL)
     widened = right.replace(">socket 0", f">socket 0{'M' * 60}", 1)
-    found = wrong_with(
-        {"moved": moved, "widened": widened, "empty": re.sub(r"(?s)<g class.*</g>|<text.*?</text>", "", right)},
-        tmp_path,
-    )
+    empty = re.sub(r"(?s)<g class.*</g>|<text.*?</text>", "", right)
+    found = wrong_with({"moved": moved, "widened": widened, "empty": empty}, tmp_path)
     assert 'cpu free "3" leaves its cell' in found["moved"]
     assert any("leaves its box" in one for one in found["widened"])
     assert found["empty"] == ["holds no text"]

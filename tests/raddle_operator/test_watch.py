@@ -34,20 +34,12 @@ def pod_object(name="resnet-1", *, cpu="2", state="running", plans=("server",), 
         None, Budget(quota_cpus=2.0, because="limits.cpu 2"), Policy(), governed_by=REFERENCE
     )
     annotations = {prefix + plan: text for plan in plans for prefix, text in values.items()}
+    annotations |= {env.GOVERNED_BY: REFERENCE, "other.dev/x": "y"}
+    running = {"containerID": f"containerd://{BOX}", "state": {state: {}}}
     return {
-        "metadata": {
-            "namespace": "models",
-            "name": name,
-            "uid": "1f2e",
-            "annotations": annotations | {env.GOVERNED_BY: REFERENCE, "other.dev/x": "y"},
-        },
+        "metadata": {"namespace": "models", "name": name, "uid": "1f2e", "annotations": annotations},
         "spec": {"containers": [{"name": one, "resources": {"limits": {"cpu": cpu}}} for one in containers]},
-        "status": {
-            "podIP": "10.0.0.7",
-            "containerStatuses": [
-                {"name": one, "containerID": f"containerd://{BOX}", "state": {state: {}}} for one in containers
-            ],
-        },
+        "status": {"podIP": "10.0.0.7", "containerStatuses": [{"name": one, **running} for one in containers]},
     }
 
 
@@ -141,15 +133,8 @@ def event(kind, name, version, **more):
 
 def pods_of(*streams):
     api = Streamed(*streams)
-    reflector = Reflector(
-        api,
-        watching.PODS,
-        "spec.nodeName=worker",
-        keep=governed.read,
-        changed=lambda: None,
-        backoff=Backoff(0.001, 0.001),
-        streamed=True,
-    )
+    more = {"changed": lambda: None, "backoff": Backoff(0.001, 0.001), "streamed": True}
+    reflector = Reflector(api, watching.PODS, "spec.nodeName=worker", keep=governed.read, **more)
     threading.Thread(target=reflector.run, daemon=True).start()
     assert api.silent.wait(10)
     return api, sorted(pod.name for pod in reflector.values)
@@ -199,16 +184,9 @@ def seen(at_s, ran_s=0.0, cpuset="0-3", threads=1):
 
 
 def watcher(*shown, watch=Level.PROCESSES, pod=None, heard=None, **settings):
-    told = []
-    made = Watcher(
-        AgentSettings(node_name="worker", watch=watch, **settings),
-        Scripted(*shown),
-        lambda: [governed.read(pod or pod_object())],
-        lambda: None,
-        told.append,
-        heard,
-    )
-    return made, told
+    told, pods = [], lambda: [governed.read(pod or pod_object())]
+    settings = AgentSettings(node_name="worker", watch=watch, **settings)
+    return Watcher(settings, Scripted(*shown), pods, lambda: None, told.append, heard), told
 
 
 def test_two_looks_make_a_report_with_what_was_planned():
@@ -318,9 +296,8 @@ def test_the_report_is_served_as_it_is(told):
 def test_metrics_name_the_container_and_counters_rise_by_each_window(told):
     found = samples(told[0])
     assert found["raddle_container_threads"].labels == {"namespace": "models", "pod": "resnet-1", "container": "server"}
-    assert {
-        name: found[f"raddle_container_{name}"].value for name in ("threads", "threads_ran", "threads_planned")
-    } == {"threads": 4, "threads_ran": 4, "threads_planned": 2}
+    counts = [found[f"raddle_container_{name}"].value for name in ("threads", "threads_ran", "threads_planned")]
+    assert counts == [4, 4, 2]
     # Of the threads that were not there at first nothing is known of before the second look.
     assert found["raddle_container_cpu_threads_seconds_total"].value == 3.0 + 4 * 2.0
     assert found["raddle_container_cpu_delay_seconds_total"].value == 0.5 * (3.0 + 4 * 2.0)

@@ -1,5 +1,7 @@
 """Containers' cgroups in trees of files as container runtimes and drivers make them, and the kubelet's own metrics."""
 
+from dataclasses import replace
+
 import pytest
 
 from raddle_operator.agent import cadvisor, host_cgroups
@@ -103,13 +105,7 @@ def test_a_container_that_starts_again_is_found_by_its_new_id(tmp_path):
     pod, box = PATHS["containerd, cgroupfs, Guaranteed"]
     cgroups = tree(tmp_path, 2, pod, box)
     assert list(cgroups.places([POD])) == [BOX]
-    again = GovernedPod(
-        namespace="models",
-        name="resnet-1",
-        uid=UID,
-        planned={},
-        containers=(GovernedContainer(name="server", id=OTHER),),
-    )
+    again = replace(POD, containers=(GovernedContainer(name="server", id=OTHER),))
     assert list(cgroups.places([again])) == [OTHER]
     assert list(cgroups.places([])) == []
 

@@ -88,16 +88,13 @@ def test_a_container_that_is_not_seen_is_told_by_its_spec():
 
 def test_threads_are_told_by_pool():
     before = {7: process({7: thread(1.0), **{n: thread(1.0, name=f"pool-{n}") for n in (8, 9, 10)}})}
-    after = {
-        7: process(
-            {
-                7: thread(1.0),
-                8: thread(3.0, name="pool-8", delay_s=1.0, involuntary=20, cpu=4),
-                9: thread(2.0, name="pool-9", delay_s=0.5, involuntary=10, cpu=0),
-                10: thread(1.0, name="pool-10"),
-            }
-        )
+    threads = {
+        7: thread(1.0),
+        8: thread(3.0, name="pool-8", delay_s=1.0, involuntary=20, cpu=4),
+        9: thread(2.0, name="pool-9", delay_s=0.5, involuntary=10, cpu=0),
+        10: thread(1.0, name="pool-10"),
     }
+    after = {7: process(threads)}
     main, pool = sorted(of(look(100.0, before), look(110.0, after)).processes[0].pools, key=lambda one: one.threads)
     assert (main.name, main.threads, main.ran) == ("python", 1, 0)
     assert (pool.name, pool.threads, pool.ran) == ("pool-", 3, 2)

@@ -58,10 +58,8 @@ def test_threads_beyond_what_is_looked_at_are_counted(tmp_path):
         write_thread(tmp_path, 100, number)
         write_thread(tmp_path, 200, number + 100)
     found = HostProcesses(str(tmp_path)).look([100, 200], {}, 12)
-    assert {number: (one.thread_count, len(one.threads)) for number, one in found.items()} == {
-        100: (10, 10),
-        200: (10, 2),
-    }
+    counts = {number: (one.thread_count, len(one.threads)) for number, one in found.items()}
+    assert counts == {100: (10, 10), 200: (10, 2)}
 
 
 def test_of_a_thread_that_did_not_run_nothing_is_read_again(tmp_path):
@@ -81,10 +79,7 @@ def test_a_kernel_without_run_times_counts_ticks(tmp_path):
     write_thread(tmp_path, 100, 101, schedstat=None)
     processes = HostProcesses(str(tmp_path))
     before = processes.look([100], {})
-    assert {number: one[2:5] for number, one in before[100].threads.items()} == {
-        100: (0.15, None, 3),
-        101: (0.15, None, 3),
-    }
+    assert [one[2:5] for one in before[100].threads.values()] == [(0.15, None, 3)] * 2
     write_thread(tmp_path, 100, 101, schedstat=None, user=30)
     after = processes.look([100], before)
     assert after[100].threads[100] is before[100].threads[100]
@@ -257,9 +252,8 @@ def remove(path):
 
 
 def check(process, root):
-    pod = GovernedPod(
-        namespace="n", name="p", uid="u1", planned={}, containers=(GovernedContainer(name="c", id="ab" * 32),)
-    )
+    containers = (GovernedContainer(name="c", id="ab" * 32),)
+    pod = GovernedPod(namespace="n", name="p", uid="u1", planned={}, containers=containers)
     sight = HostSight(HostCgroups(root), HostProcesses())
     process.stdout.readline()
     before, counted_before = sight.look([pod], Look(0.0, {})), ticks(process.pid)

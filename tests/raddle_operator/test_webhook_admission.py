@@ -156,9 +156,8 @@ class Asked:
 async def test_a_namespace_that_is_not_known_yet_is_asked_for(tmp_path):
     kube = Asked(webhooks.namespace("new"))
     memory = webhooks.stocked()
-    memory.cluster_policies.put(
-        {"metadata": {"name": "all"}, "spec": {"podSelector": {}}, "kind": "ClusterInferenceThreading"}
-    )
+    everything = {"metadata": {"name": "all"}, "spec": {"podSelector": {}}, "kind": "ClusterInferenceThreading"}
+    memory.cluster_policies.put(everything)
     async with webhooks.running(tmp_path, memory, kube=kube) as here:
         assert decision(await here.create(webhooks.pod(namespace="new"))) == "changed"
         assert kube.asked == [("namespaces", "", "new", True)]
@@ -277,9 +276,8 @@ async def test_a_pod_that_does_not_arrive_is_asked_for(tmp_path):
 
 
 async def test_the_watch_may_win_over_the_question(tmp_path):
-    async with webhooks.running(
-        tmp_path, webhooks.stocked(), kube=(kube := Asked(None, after_s=30.0)), lookup_timeout_s=20
-    ) as here:
+    kube = Asked(None, after_s=30.0)
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=kube, lookup_timeout_s=20) as here:
         pod = await injected(here)
         under_way = asyncio.create_task(here.bind(webhooks.binding(), "?timeout=20s"))
         await until(lambda: kube.asked)
@@ -447,9 +445,8 @@ async def test_a_binding_is_answered_well_before_the_api_server_gives_up(tmp_pat
 
 async def test_only_so_many_questions_run_at_once(tmp_path):
     kube = Asked(NotFound(404, "NotFound", ""), after_s=1.0)
-    async with webhooks.running(
-        tmp_path, webhooks.stocked(), kube=kube, arrival_wait_s=0.0, lookup_timeout_s=3
-    ) as here:
+    waits = {"arrival_wait_s": 0.0, "lookup_timeout_s": 3}
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=kube, **waits) as here:
         answers = await asyncio.gather(*(here.bind(webhooks.binding(f"p{n}"), "?timeout=9s") for n in range(100)))
         outcomes = {decision(answer) for answer in answers}
         assert outcomes == {"skipped PodNotFound", "skipped PodTooManyLookups"}
@@ -476,9 +473,8 @@ async def test_annotations_are_untrusted(here, text):
     ],
 )
 async def test_a_binding_of_a_wrong_shape_is_allowed_unchanged(here, change):
-    response = await here.admit(
-        "/mutate/binding", webhooks.binding_review(webhooks.binding(), object=webhooks.binding() | change, name="")
-    )
+    review = webhooks.binding_review(webhooks.binding(), object=webhooks.binding() | change, name="")
+    response = await here.admit("/mutate/binding", review)
     assert decision(response) == "foreign MalformedRequest"
 
 
@@ -513,9 +509,8 @@ def test_decisions_are_logged_up_to_a_rate_and_the_rest_is_counted(caplog):
     assert len(caplog.records) == 2
     now_s = 1.0
     decision_log.decision("pods", "skipped", "NoPolicy", "models", "", "")
-    assert caplog.records[-1].getMessage() == (
-        "path=pods decision=skipped reason=NoPolicy namespace=models name=- detail='' unlogged=8"
-    )
+    line = "path=pods decision=skipped reason=NoPolicy namespace=models name=- detail='' unlogged=8"
+    assert caplog.records[-1].getMessage() == line
 
 
 def test_no_decision_is_logged_where_none_is_wanted(caplog):

@@ -333,9 +333,7 @@ def test_without_inputs_each_node_counts_alike_and_the_text_says_why(tmp_path):
 def test_an_unknown_operator_is_bad_input(tmp_path):
     node = helper.make_node("Own", ["x"], ["y"], domain="com.example")
     path = saved(tmp_path / "own.onnx", [node], [info("x", [1])], [info("y", [1])], domains=[("com.example", 1)])
-    said = run(path, status=2)
-    assert "ONNX Runtime does not load it" in said
-    assert "com.example" in said
+    assert re.search("ONNX Runtime does not load it.*com.example", run(path, status=2), re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -356,9 +354,8 @@ def test_what_is_no_model_is_bad_input(tmp_path):
     (tmp_path / "text.onnx").write_text("no model")
     assert "is no ONNX model" in run(tmp_path / "text.onnx", status=2)
     (tmp_path / "text.pt").write_text("no model")
-    assert re.search(
-        "a TorchScript model is read by torch|is no TorchScript model", run(tmp_path / "text.pt", status=2)
-    )
+    said = run(tmp_path / "text.pt", status=2)
+    assert re.search("a TorchScript model is read by torch|is no TorchScript model", said)
 
 
 def branch(path):

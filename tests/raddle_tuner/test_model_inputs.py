@@ -152,10 +152,8 @@ def script(tmp_path):
 
 def test_inputs_of_a_script_are_floats_of_the_shapes_that_are_said_in_their_order(script):
     arrays = inputs.asked(script, None, {"tokens": (1, 8), "mask": (8,)})
-    assert [(name, array.dtype.name, array.shape) for name, array in arrays.items()] == [
-        ("tokens", "float32", (1, 8)),
-        ("mask", "float32", (8,)),
-    ]
+    found = [(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+    assert found == [("tokens", "float32", (1, 8)), ("mask", "float32", (8,))]
 
 
 def test_inputs_of_a_script_are_of_any_type_in_a_file(script, tmp_path):

@@ -124,13 +124,8 @@ def test_a_table_needs_no_pictures():
         "import sys, json; from raddle_tuner.commands.result import writing"
         "; from raddle_tuner.search.document import from_document; writing.write(from_document(json.load(sys.stdin)), form='text'); assert 'matplotlib' not in sys.modules"
     )
-    subprocess.run(
-        [sys.executable, "-c", command],
-        input=json.dumps(to_document(TUNING)),
-        text=True,
-        check=True,
-        capture_output=True,
-    )
+    stdin = json.dumps(to_document(TUNING))
+    subprocess.run([sys.executable, "-c", command], input=stdin, text=True, check=True, capture_output=True)
 
 
 REPORTS = {
@@ -212,11 +207,8 @@ def test_no_two_elements_of_the_page_have_one_id():
 
 def test_text_of_users_is_text():
     hostile = Trial(candidate=Candidate.of({"threads.intraOp": HOSTILE}), phases=(), blocks=(), skipped=HOSTILE)
-    html = page.page(
-        replace(
-            with_result(trials=(*TUNING.result.trials, hostile), remarks=(HOSTILE,)), name=HOSTILE, finished=HOSTILE
-        )
-    )
+    result = with_result(trials=(*TUNING.result.trials, hostile), remarks=(HOSTILE,))
+    html = page.page(replace(result, name=HOSTILE, finished=HOSTILE))
     assert "<script" not in html
     assert "".join(Page(html).words).count("<script>") >= 4
 
@@ -229,7 +221,8 @@ def numbers(said):
 def test_every_number_of_the_page_is_in_the_table_or_the_document(kind, capsys):
     tuning = example(kind)
     shown = numbers(" ".join(Page(page_of(tuning)).words))
-    plan, winner = (next(row.figures for row in rows(tuning) if which(row)) for which in (is_plan, is_winner))
+    plan = next(row.figures for row in rows(tuning) if row.is_plan)
+    winner = next(row.figures for row in rows(tuning) if row.is_winner)
     changes = {
         f"{abs(100 * (after / before - 1)):.1f}"
         for before, after in zip(values(plan), values(winner), strict=True)
@@ -239,14 +232,6 @@ def test_every_number_of_the_page_is_in_the_table_or_the_document(kind, capsys):
     count = {str(sum(1 for row in rows(tuning) if row.figures)), str(sum(1 for row in rows(tuning) if not row.figures))}
     known = numbers(text(tuning, capsys)) | numbers(json.dumps(to_document(tuning)["key"])) | changes | parts | count
     assert shown - known == set()
-
-
-def is_plan(row):
-    return row.is_plan
-
-
-def is_winner(row):
-    return row.is_winner
 
 
 def values(one):
@@ -280,20 +265,9 @@ BARE = {
 @pytest.mark.parametrize("planned", [Candidate(), TUNING.planned], ids=["threads unknown", "threads known"])
 @pytest.mark.parametrize("trials", BARE.values(), ids=BARE)
 def test_a_tuning_that_ended_early_has_a_page_and_pictures(trials, planned, capsys):
-    early = replace(
-        with_result(
-            verdict=Verdict.INCONCLUSIVE,
-            winner=Candidate(),
-            gain=None,
-            bound=None,
-            contributions=(),
-            front=(),
-            trials=trials,
-            remarks=(),
-            noise_percent=0.0,
-        ),
-        planned=planned,
-    )
+    nothing = {"winner": Candidate(), "gain": None, "bound": None, "contributions": (), "front": (), "remarks": ()}
+    result = with_result(verdict=Verdict.INCONCLUSIVE, trials=trials, noise_percent=0.0, **nothing)
+    early = replace(result, planned=planned)
     Page(page.page(early))
     ET.fromstring(charts.file(early))
     assert "Not decided, so keep the plan" in text(early, capsys)

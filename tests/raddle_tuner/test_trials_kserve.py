@@ -110,9 +110,8 @@ def test_a_server_is_asked_with_inputs_made_for_it(tmp_path, extensions):
     how = programs.Server(command=command, request=Request(url=url), kserve=Inputs())
     said = []
     given = Container(cpus=None, variables={}, mounts=(), notes=())
+    request = MeasurementRequest(candidate=Candidate(), rate=50.0, seconds=0.2, seed=1, phase="test")
     with Measuring(start=lambda _: programs.server(given, how, 1, said.append), say=said.append) as measuring:
-        block = measuring.measure(
-            MeasurementRequest(candidate=Candidate(), rate=50.0, seconds=0.2, seed=1, phase="test")
-        )
+        block = measuring.measure(request)
     assert isinstance(block, Block), block
     assert (len(block.latencies_ms), block.missed, said) == (10, 0, [])

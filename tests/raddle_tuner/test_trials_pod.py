@@ -241,9 +241,8 @@ def test_the_shim_that_the_container_has_is_loaded_with_a_candidates_plan_beside
     container = {"name": "serve", "image": "serve", "resources": {"limits": {"cpu": "2"}}}
     container["env"] = [{"name": "PYTHONPATH", "value": "/theirs"}]
     policy = {**offline.default_policy().obj, "metadata": {"name": "default", "namespace": "models"}}
-    made = offline.of_container(
-        container, offline.for_everything(policy_from_object(policy)), "here", sysfs.read_machine("/")
-    )
+    everything = offline.for_everything(policy_from_object(policy))
+    made = offline.of_container(container, everything, "here", sysfs.read_machine("/"))
     if delivery.PRELOAD_FILE not in made.mounts:
         pytest.skip("no native shim is built here")
     with tuning_pods.folder() as shim:
@@ -264,6 +263,5 @@ def test_a_runner_is_started_by_the_interpreter_of_the_workload(tmp_path):
     runner = models.PodRunner.written("python", tmp_path, own="/opt/venv/bin/python3.11")
     command = runner.command(Path("/models/$x.onnx"), Path("/in"), io_binding=True)
     assert command == ["/opt/venv/bin/python3.11", f"{tmp_path}/run_model.py", "/models/$$x.onnx", "/in", "io-binding"]
-    assert (
-        models.PodRunner.written("python", tmp_path, own="/serve.sh").command(Path("/m"), Path("/in"))[0] == "python3"
-    )
+    shell = models.PodRunner.written("python", tmp_path, own="/serve.sh")
+    assert shell.command(Path("/m"), Path("/in"))[0] == "python3"

@@ -181,11 +181,10 @@ def shown(*, terminal):
     file = io.StringIO()
     progress = Progress(budget_s=60.0, console=Console(file=file, force_terminal=terminal, width=80, soft_wrap=True))
     with progress.shown():
-        for phase, candidate, left_s in (("A/A", {}, 60.0), ("A/A", {}, 59.0), ("race", {"threads.intraOp": 2}, 30.4)):
-            progress.tell(
-                MeasurementRequest(candidate=Candidate.of(candidate), rate=None, seconds=1.0, seed=1, phase=phase),
-                left_s,
-            )
+        for phase, found, left_s in (("A/A", {}, 60.0), ("A/A", {}, 59.0), ("race", {"threads.intraOp": 2}, 30.4)):
+            candidate = Candidate.of(found)
+            request = MeasurementRequest(candidate=candidate, rate=None, seconds=1.0, seed=1, phase=phase)
+            progress.tell(request, left_s)
         progress.say("it is so")
         progress.close()
     return file.getvalue()
@@ -305,16 +304,12 @@ def test_a_signal_while_a_server_comes_up_leaves_nothing(begun, tmp_path):
 
 
 @SIGNALS
-def test_a_signal_is_kept_until_something_is_awaited(number):
+def test_a_signal_is_kept_until_something_is_awaited_and_breaks_that_off_once(number):
     with ending.signals():
         signal.raise_signal(number)
         assert ending.status() == 128 + number
         with pytest.raises(ending.EndedError), ending.awaited():
             pytest.fail("awaited in spite of it")
-
-
-@SIGNALS
-def test_a_signal_breaks_off_what_is_awaited_once(number):
     with ending.signals():
         with pytest.raises(ending.EndedError) as error, ending.awaited():
             signal.raise_signal(number)

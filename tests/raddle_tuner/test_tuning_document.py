@@ -50,13 +50,8 @@ def tuning(latencies_ms=(4.0, 5.5)):
     )
     node = NodeClass(architecture="x86_64", model="EPYC", sockets=1, numa_nodes=1, l3_domains=2, cores=8, cpus=16)
     key = tunings.key(model="sha256:5e1f", image="", node_class=node)
-    return TuningResult(
-        name="resnet50.onnx",
-        finished="2026-11-23T10:00:00Z",
-        key=key,
-        result=result,
-        planned=Candidate.of({"threads.intraOp": 2}),
-    )
+    planned = Candidate.of({"threads.intraOp": 2})
+    return TuningResult(name="resnet50.onnx", finished="2026-11-23T10:00:00Z", key=key, result=result, planned=planned)
 
 
 def through_json(document):
