@@ -101,16 +101,10 @@ def test_machines_of_one_shape_share_a_hash_across_boots():
 @pytest.mark.parametrize(
     ("before_mib", "found_mib", "published_mib"),
     [
-        (16000, 15500, 16000),
-        (16000, 17000, 16000),
-        (16000, 14900, 14900),
-        (16000, 32000, 32000),
-        (16000, None, None),
-        (None, 16000, 16000),
-        (0, 16000, 16000),
-        (0, 0, 0),
+        (16000, 15500, 16000), (16000, 17000, 16000), (16000, 14900, 14900), (16000, 32000, 32000),
+        (16000, None, None), (None, 16000, 16000), (0, 16000, 16000), (0, 0, 0),
     ],
-)
+)  # fmt: skip
 def test_a_balloon_in_the_memory_makes_no_other_machine(before_mib, found_mib, published_mib):
     machine = read_machine(machines.path("1s2c2t"))
     before, found = (machine._replace(numa_nodes=(NUMANode(0, 15, mib),)) for mib in (before_mib, found_mib))

@@ -205,16 +205,11 @@ def test_a_pod_that_koordinator_has_bound_without_cpus_of_its_own_shares_the_nod
 @pytest.mark.parametrize(
     ("status", "why"),
     [
-        ('{"cpuset":"900-903"}', "names CPUs that the node does not have"),
-        ('{"cpuset":"0-x"}', "is no CPU list"),
-        ('{"cpuset":7}', "is no CPU list"),
-        ('{"cpuset":""}', ""),
-        ('{"numaNodeResources":[{"node":0}]}', ""),
-        ("[", ""),
-        ("[" * 5000, ""),
-        ('{"cpuset":"' + "0," * 9000 + '0"}', ""),
+        ('{"cpuset":"900-903"}', "names CPUs that the node does not have"), ('{"cpuset":"0-x"}', "is no CPU list"),
+        ('{"cpuset":7}', "is no CPU list"), ('{"cpuset":""}', ""), ('{"numaNodeResources":[{"node":0}]}', ""),
+        ("[", ""), ("[" * 5000, ""), ('{"cpuset":"' + "0," * 9000 + '0"}', ""),
     ],
-)
+)  # fmt: skip
 def test_a_choice_that_can_not_be_read_changes_no_number_and_is_named_where_it_is_one(status, why):
     found, without = bound(status), bound("")
     assert found.outcome is BindingOutcome.NODE_SPECIFIC

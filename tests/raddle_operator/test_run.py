@@ -179,13 +179,8 @@ def test_the_exit_status_is_the_programs(command, status, prefixed, temporary):
 
 
 def test_a_closed_pipe_ends_the_program_as_it_would_without(temporary):
-    done = subprocess.run(
-        ["bash", "-c", f"{RADDLE} run --limit 1 -- sh -c 'yes; :' | head -1; echo ${{PIPESTATUS[0]}}"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    command = ["bash", "-c", f"{RADDLE} run --limit 1 -- sh -c 'yes; :' | head -1; echo ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     # Had the pipe's signal been ignored, `yes` would complain.
     assert done.stderr == ""
 
@@ -293,12 +288,8 @@ def test_a_signal_that_is_sent_to_us_reaches_the_program_once(number, temporary)
 
 def test_ctrl_c_at_the_terminal_reaches_the_program_once_and_we_wait_for_it(temporary):
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        ["setsid", "--ctty", RADDLE, "run", "--limit", "1", "--", sys.executable, "-c", COUNTS_SIGNALS],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    command = ["setsid", "--ctty", RADDLE, "run", "--limit", "1", "--", sys.executable, "-c", COUNTS_SIGNALS]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     read = lambda: os.read(ours, 4096).decode()  # noqa: E731
     until(read, "ready")
@@ -392,13 +383,9 @@ def test_who_is_not_root_runs_it_too_with_what_can_be_had(temporary, tmp_path):
     delivery.write(str(folder))
     for above in (tmp_path, *list(tmp_path.parents)[:3]):
         above.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, env=there, check=False, capture_output=True, text=True)
     assert done.stdout, done.stderr
     uid, *lines = done.stdout.splitlines()
     assert uid == "65534", done

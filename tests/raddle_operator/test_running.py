@@ -65,16 +65,11 @@ def test_containers_are_counted_by_policy_and_cause_and_the_worst_named():
 @pytest.mark.parametrize(
     "reference",
     [
-        "InferenceThreading/theirs/small",
-        "InferenceThreading/a/b/c",
-        "InferenceThreading/models//small",
-        "ClusterInferenceThreading/models/all",
-        "InferenceThreading/" + "x" * 400,
-        "InferenceThreading/a b",
-        "Pod/small",
-        "small",
+        "InferenceThreading/theirs/small", "InferenceThreading/a/b/c", "InferenceThreading/models//small",
+        "ClusterInferenceThreading/models/all", "InferenceThreading/" + "x" * 400, "InferenceThreading/a b",
+        "Pod/small", "small",
     ],
-)
+)  # fmt: skip
 def test_a_reference_that_no_webhook_writes_counts_for_nobody_and_spoils_nothing(reference):
     one = [container(finding()), container(finding(), name="bad", policy=reference)]
     said = after(one, one)

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from html.parser import HTMLParser
 
 import click
 import pytest
@@ -13,6 +12,7 @@ from aiohttp import web
 from click.testing import CliRunner
 from support import nodereports
 from support.api_server import answering
+from support.html_page import Page
 
 from cluster import objects
 from raddle_operator.cli import main
@@ -106,36 +106,15 @@ def test_the_forms_for_programs_say_the_same(scan):
     assert [row["gives_back_cpus"] for row in rows] == [str(one["givesBackCpus"]) for one in document["workloads"]]
 
 
-class Page(HTMLParser):
-    """A page's texts, and whatever of it would be fetched from elsewhere or be run."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.fetched = [], [], []
-        self.feed(text)
-        assert not self.tags, "an element is not closed"
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in {"meta", "br"}:
-            self.tags.append(tag)
-        self.fetched += [value for name, value in attributes if name in {"src", "href"} or name.startswith("on")]
-        assert tag != "script"
-
-    def handle_endtag(self, tag):
-        assert self.tags.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-
 def test_the_page_is_one_file_with_every_row(scan):
     named = WORKLOADS.replace("name: score\n          image", 'name: "<b>|"\n          image')
     text = scan("-o", "html", text=named).stdout
     page = Page(text)
-    assert page.fetched == []
+    assert not [name for name, _ in page.values if name in {"src", "href"} or name.startswith("on")]
+    assert "script" not in page.tags
     assert "url(" not in text
     assert "@import" not in text
-    told = " ".join(page.texts)
+    told = " ".join(page.words)
     for part in ("deployment/ollama", "statefulset/triton", "<b>|", "64 → 4", "nodes of 64 CPUs are assumed"):
         assert part in told
 
@@ -165,16 +144,11 @@ def test_nothing_is_a_sentence(scan):
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
-        ((), 0),
-        (("--exit-code", "3"), 3),
-        (("--exit-code", "3", "-n", "models"), 3),
-        (("--exit-code", "3", "-n", "elsewhere"), 0),
-        (("--exit-code", "3", "--min-saving", "100"), 0),
-        (("--exit-code", "3", "-n", "elsewhere", "-A"), 3),
-        (("-l", "a=b"), 2),
-        (("--cpus", "0"), 2),
+        ((), 0), (("--exit-code", "3"), 3), (("--exit-code", "3", "-n", "models"), 3),
+        (("--exit-code", "3", "-n", "elsewhere"), 0), (("--exit-code", "3", "--min-saving", "100"), 0),
+        (("--exit-code", "3", "-n", "elsewhere", "-A"), 3), (("-l", "a=b"), 2), (("--cpus", "0"), 2),
     ],
-)
+)  # fmt: skip
 def test_the_exit_code_is_chosen_by_who_asks(scan, arguments, status):
     assert scan(*arguments).exit_code == status
 

@@ -44,6 +44,10 @@ def pod(*containers, node="n", **metadata):
     return found
 
 
+def owner(kind="StatefulSet", name="chat"):
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": True}
+
+
 def seen(obj, where=None):
     return next(look(pod(obj), where or cluster()), None)
 
@@ -120,15 +124,13 @@ def test_a_fixed_number_is_a_finding_below_it_and_its_advice_the_fix():
     ],
 )  # fmt: skip
 def test_a_value_that_may_harm_a_server_is_no_command_and_its_fix_says_so(obj, says):
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat", "uid": "u", "controller": True}
-    (found,) = look(pod(obj, ownerReferences=[owner]), cluster())
+    (found,) = look(pod(obj, ownerReferences=[owner()]), cluster())
     assert found.is_finding
     assert (found.fix.command, says in found.fix.text) == ("", True)
 
 
 def test_a_command_is_one_whatever_a_manifest_names():
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a b", "uid": "u", "controller": True}
-    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner], namespace="n;id"), cluster())
+    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner(name="a b")], namespace="n;id"), cluster())
     assert found.fix.command == "kubectl set env -n 'n;id' 'statefulset/a b' -c serve LLAMA_ARG_THREADS=2"
 
 
@@ -139,8 +141,7 @@ def test_the_nodes_cores_count_where_they_are_known():
 
 
 def test_the_fix_is_a_command_for_what_can_be_changed():
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat", "uid": "u", "controller": True}
-    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner]), cluster())
+    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner()]), cluster())
     assert found.fix.command == "kubectl set env -n ns statefulset/chat -c serve LLAMA_ARG_THREADS=2"
     assert seen(container("ollama/ollama")).fix.command == ""
 
@@ -155,8 +156,8 @@ POLICY = policy_from_object(objects.policy("fast", "ns"))
 
 
 def test_what_a_policy_governs_and_no_webhook_has_met_is_an_older_pod():
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "chat", "uid": "u", "controller": True}
-    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner]), cluster(Policies([POLICY])))
+    there = pod(container("ollama/ollama"), ownerReferences=[owner("DaemonSet")])
+    (found,) = look(there, cluster(Policies([POLICY])))
     assert (found.cause, found.governed_by) == (Cause.OLDER, "InferenceThreading/fast")
     assert found.fix.command == "kubectl rollout restart -n ns daemonset/chat"
 
@@ -209,7 +210,7 @@ def test_each_cause_that_an_agent_tells_is_a_finding_with_its_fix(cause):
 
 
 @pytest.mark.parametrize(
-    ("owner", "labels", "name"),
+    ("found", "labels", "name"),
     [
         (("ReplicaSet", "chat-7d4b"), {"pod-template-hash": "7d4b"}, "deployment/chat"),
         (("ReplicaSet", "chat-7d4b"), {"rollouts-pod-template-hash": "7d4b"}, "rollout/chat"),
@@ -220,8 +221,8 @@ def test_each_cause_that_an_agent_tells_is_a_finding_with_its_fix(cause):
         (None, {}, "pod/app"),
     ],
 )
-def test_a_workload_is_told_by_its_pod(owner, labels, name):
-    references = [{"kind": owner[0], "name": owner[1], "controller": True}] if owner else []
+def test_a_workload_is_told_by_its_pod(found, labels, name):
+    references = [owner(*found)] if found else []
     assert workload(pod_from_object(pod(container(), ownerReferences=references, labels=labels))) == name
 
 

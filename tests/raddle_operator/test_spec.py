@@ -127,15 +127,10 @@ def pinned(*terms):
 @pytest.mark.parametrize(
     ("spec", "node"),
     [
-        ({}, ""),
-        ({"nodeName": "n1"}, "n1"),
-        (pinned(["n1"]), "n1"),
-        (pinned(["n1"], ["n1"]), "n1"),
-        (pinned(["n1"], ["n2"]), ""),
-        (pinned(["n1", "n2"]), ""),
-        (required({}), ""),
+        ({}, ""), ({"nodeName": "n1"}, "n1"), (pinned(["n1"]), "n1"), (pinned(["n1"], ["n1"]), "n1"),
+        (pinned(["n1"], ["n2"]), ""), (pinned(["n1", "n2"]), ""), (required({}), ""),
     ],
-)
+)  # fmt: skip
 def test_the_node_of_a_pod_is_known_when_it_is_bound_or_pinned_by_a_daemon_set(spec, node):
     assert pod(**spec).node_name == node
 

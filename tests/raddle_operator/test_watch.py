@@ -86,17 +86,12 @@ def test_a_planned_sidecar_counts():
 @pytest.mark.parametrize(
     "change",
     [
-        {"metadata": {}},
-        {"metadata": {"annotations": {env.PLAN_PREFIX + "server": "{"}}},
-        {"metadata": {"annotations": []}},
-        {"metadata": None},
-        {"spec": {"containers": ["x"]}},
-        {"spec": {"containers": {}}},
-        {"spec": {"containers": [{"name": "server", "env": ["x"]}]}},
-        {"status": {"containerStatuses": [{"containerID": 3, "state": {}}]}},
-        {"status": []},
+        {"metadata": {}}, {"metadata": {"annotations": {env.PLAN_PREFIX + "server": "{"}}},
+        {"metadata": {"annotations": []}}, {"metadata": None}, {"spec": {"containers": ["x"]}},
+        {"spec": {"containers": {}}}, {"spec": {"containers": [{"name": "server", "env": ["x"]}]}},
+        {"status": {"containerStatuses": [{"containerID": 3, "state": {}}]}}, {"status": []},
     ],
-)
+)  # fmt: skip
 def test_a_pod_without_plans_or_of_a_strange_shape_is_none(change):
     assert governed.read(pod_object() | change) is None
 

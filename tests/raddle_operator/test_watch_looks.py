@@ -146,14 +146,9 @@ def test_a_tenant_can_make_the_report_only_so_long():
 @pytest.mark.parametrize(
     ("tells", "repeats", "listening_s", "start_s", "listened"),
     [
-        (True, False, 50.0, 60.0, True),
-        (True, False, 50.0, 40.0, False),
-        (False, True, 50.0, 60.0, False),
-        (True, True, 50.0, 40.0, False),
-        (True, True, 50.0, 60.0, True),
-        (True, True, -850.0, 0.0, True),
-        (True, False, 5.0, 0.0, False),
-        (True, True, math.inf, 60.0, False),
+        (True, False, 50.0, 60.0, True), (True, False, 50.0, 40.0, False), (False, True, 50.0, 60.0, False),
+        (True, True, 50.0, 40.0, False), (True, True, 50.0, 60.0, True), (True, True, -850.0, 0.0, True),
+        (True, False, 5.0, 0.0, False), (True, True, math.inf, 60.0, False),
     ],
     ids=[
         "began since",
@@ -165,7 +160,7 @@ def test_a_tenant_can_make_the_report_only_so_long():
         "never repeats",
         "nobody listens",
     ],
-)
+)  # fmt: skip
 def test_a_shim_in_a_process_would_have_been_heard(tells, repeats, listening_s, start_s, listened):
     (box,) = POD.containers
     pod = replace(POD, planned={"server": Planned(repeats=repeats)}, containers=(replace(box, tells=tells),))

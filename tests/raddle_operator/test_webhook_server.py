@@ -91,15 +91,10 @@ async def test_both_ways_to_bind_are_known(here, changes):
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("POST", "/", 404),
-        ("POST", "/mutate", 404),
-        ("POST", "/mutate/pods/", 404),
-        ("POST", "/mutate/bindings", 404),
-        ("GET", "/favicon.ico", 404),
-        ("GET", PODS, 405),
-        ("PUT", BINDING, 405),
+        ("POST", "/", 404), ("POST", "/mutate", 404), ("POST", "/mutate/pods/", 404),
+        ("POST", "/mutate/bindings", 404), ("GET", "/favicon.ico", 404), ("GET", PODS, 405), ("PUT", BINDING, 405),
     ],
-)
+)  # fmt: skip
 async def test_a_wrong_path_or_method_is_an_error_that_shows(here, method, path, status):
     async with here.session.request(method, here.url + path, data=b"{}") as response:
         assert response.status == status

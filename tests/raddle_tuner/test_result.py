@@ -8,13 +8,13 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from support.examples import examples
+from support.html_page import Page
 from support.picture_browser import BROWSER, wrong_with
 from support.tunings import tunings
 
@@ -146,36 +146,6 @@ def test_a_report_made_of_the_document_is_the_same(suffix, tmp_path, capsys):
 def test_a_report_that_can_not_be_written_is_said(tmp_path):
     with pytest.raises(click.ClickException, match=r"no/tuned\.json: No such file"):
         writing.write(TUNING, form="json", report=tmp_path / "no" / "tuned.json")
-
-
-class Page(HTMLParser):
-    """The tags and attributes of a page, and its words: those that are shown, without pictures, code and style."""
-
-    VOID = frozenset({"meta", "br"})
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.values, self.words, self.open = set(), [], [], []
-        self.feed(html)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.values += [(name, value) for name, value in attrs if name != "style"]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.add(tag)
-        self.values += attrs
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"style", "svg", "pre", "title"} & set(self.open):
-            self.words.append(data)
 
 
 PAGES = {

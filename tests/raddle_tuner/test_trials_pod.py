@@ -152,28 +152,15 @@ def test_a_container_that_does_not_show_up_is_said(shared):
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("", ""),
-        ("two words", "two words"),
-        ("$(A)/z", "x y/z"),
-        ("$(NONE)", "$(NONE)"),
-        ("$$(A) $$", "$(A) $"),
-        ("'$(A)\"", "'x y\""),
-        ("$(not.a.name)", "$(not.a.name)"),
-        ("$A `id` $(A", "$A `id` $(A"),
-        ("\\$(NONE)\\", "\\$(NONE)\\"),
-        ("a\nb", "a\nb"),
+        ("", ""), ("two words", "two words"), ("$(A)/z", "x y/z"), ("$(NONE)", "$(NONE)"), ("$$(A) $$", "$(A) $"),
+        ("'$(A)\"", "'x y\""), ("$(not.a.name)", "$(not.a.name)"), ("$A `id` $(A", "$A `id` $(A"),
+        ("\\$(NONE)\\", "\\$(NONE)\\"), ("a\nb", "a\nb"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_a_pod_specs_text_is_read_in_a_shell_as_the_kubelet_reads_it(text, read, shell):
-    done = subprocess.run(
-        [shell, "-c", f"printf %s {words.word(text)}"],
-        env={"A": "x y", "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == read
+    command, env = [shell, "-c", f"printf %s {words.word(text)}"], {"A": "x y", "PATH": os.environ["PATH"]}
+    assert subprocess.check_output(command, env=env, text=True) == read
 
 
 def test_a_file_that_only_the_workload_may_read_is_copied(one, shared, tmp_path):

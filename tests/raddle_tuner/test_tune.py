@@ -215,13 +215,9 @@ def begun(tmp_path):
 
     def begin(*arguments):
         # A shell that starts the tests in the background has them ignore SIGINT.
-        process = subprocess.Popen(
-            ["env", "--default-signal=INT,QUIT", RADDLE, "tune", *arguments, "--rate", "50", "-o", "json"],
-            env={**os.environ, "TMPDIR": str(folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = ["env", "--default-signal=INT,QUIT", RADDLE, "tune", *arguments, "--rate", "50", "-o", "json"]
+        pipes, there = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}, {**os.environ, "TMPDIR": str(folder)}
+        process = subprocess.Popen(command, env=there, text=True, **pipes)
         pids.append(process.pid)
         return process
 
@@ -257,12 +253,9 @@ def test_a_signal_ends_the_measuring_and_what_is_known_is_said(begun, model, num
 def test_the_end_of_its_terminal_ends_the_measuring_and_leaves_no_process(model, tmp_path):
     ours, theirs = os.openpty()
     report = tmp_path / "report.json"
-    process = subprocess.Popen(
-        ["env", "--default-signal=HUP", "setsid", "--ctty", RADDLE, "tune", model, "--rate", "50", "--report", report],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    arguments = [RADDLE, "tune", model, "--rate", "50", "--report", report]
+    command = ["env", "--default-signal=HUP", "setsid", "--ctty", *arguments]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     said = b""
     while b"capacity" not in said:

@@ -67,13 +67,9 @@ def tuner(given, theirs, **variables):
         message.touch()
         message.chmod(0o666)
         command = [RADDLE, "tuner", f"--folder={shared}", f"--message={message}", f"--request={theirs / 'request'}"]
-        started = subprocess.Popen(
-            [*local_container.as_user(TUNERS_UID), *command],
-            env={**os.environ, "RADDLE_TUNING": json.dumps(given), "TMPDIR": str(theirs)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*local_container.as_user(TUNERS_UID), *command]
+        env = {**os.environ, "RADDLE_TUNING": json.dumps(given), "TMPDIR": str(theirs)}
+        started = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             yield started, message
         finally:
