@@ -101,11 +101,6 @@ def test_no_token_of_a_service_account_is_in_the_pod():
     assert "serviceAccountToken" not in json.dumps(spec)
 
 
-def test_what_the_workload_keeps_is_not_written():
-    [store] = [volume for volume in pod_spec(made())["volumes"] if volume["name"] == "store"]
-    assert store["persistentVolumeClaim"] == {"claimName": "store", "readOnly": True}
-
-
 @pytest.mark.parametrize(
     "volume",
     [
@@ -182,10 +177,6 @@ def test_under_another_limit_a_guaranteed_pod_stays_one(cpus):
     assert is_guaranteed(pod_from_object({"metadata": {}, "spec": spec}))
 
 
-def test_it_runs_on_its_node_only():
-    assert pod_from_object({"metadata": {}, "spec": pod_spec(made())}).node_name == "node-1"
-
-
 def test_the_tuner_is_told_what_to_measure():
     image = f"registry.example/app@{DIGEST}"
     workload = objects.deployment("ranker", 1, {**SERVING, "image": image})
@@ -240,13 +231,6 @@ def test_the_measured_container_takes_orders_where_the_tuner_gives_them():
 
 def test_another_node_is_told_which_settings_to_compare_with_the_plan():
     assert told(made(Start(node="b", attempt=1, winner=WINNER)))["confirm"] == dict(WINNER.settings)
-
-
-def test_the_shims_files_are_where_the_workloads_pods_have_them():
-    [shim] = [volume for volume in pod_spec(made())["volumes"] if volume["name"] == "raddle-shim"]
-    assert shim["configMap"]["items"] == list(DELIVERY.items["x86_64"])
-    mounts = {one["mountPath"] for one in pod_spec(made())["initContainers"][-1]["volumeMounts"]}
-    assert {"/opt/raddle", "/etc/ld.so.preload", "/raddle.tuning"} <= mounts
 
 
 def test_where_the_door_is_closed_there_is_nothing_of_the_shim():

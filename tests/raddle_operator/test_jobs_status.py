@@ -1,7 +1,5 @@
 """What an InferenceTuning's status says, and that it is read back as it was."""
 
-import json
-
 import jsonschema
 import pytest
 import yaml
@@ -81,20 +79,6 @@ def test_a_pod_that_can_not_run_says_why():
     status = seen([run("a", State.WAITING, message="serve: ImagePullBackOff: not found")])
     assert conditions(status)["Running"] == ("False", "Blocked")
     assert message(status, "Running").endswith("a waits: serve: ImagePullBackOff: not found")
-
-
-def test_a_class_is_better_by_the_smallest_gain():
-    status = seen(BETTER[:1], BETTER)
-    assert status["verdict"] == "Better"
-    assert status["gain"] == "slowest tenth -10.5 % [-12.5, -8.5]"
-    assert status["trials"] == 24
-    [found] = status["classes"]
-    assert found["decidedBy"] == "b"
-    assert found["winner"] == [{"path": "spinning.mode", "value": "Never"}, {"path": "threads.intraOp", "value": "3"}]
-    assert found["key"]["imageID"].startswith("sha256:")
-    assert json.loads(found["nodes"][1]["outcome"])["verdict"] == "Better"
-    assert conditions(status)["Valid"] == ("True", "Measured")
-    assert conditions(status)["Running"] == ("False", "Finished")
 
 
 def kept_bound(node, percent):

@@ -8,7 +8,7 @@ from support.injections import inject
 
 from assembling import regular
 from cluster import objects
-from raddle.planning.planner import Budget, plan
+from raddle.planning.planner import plan
 from raddle.planning.policy import Policy, PolicyError, from_settings, parse, to_settings
 from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.budget import container_budget, pod_resources
@@ -156,10 +156,6 @@ def test_a_reserve_is_written_as_kubernetes_writes_cpus(text, cpus):
 def test_any_other_reserve_is_refused(value):
     with pytest.raises(PolicyError, match=r"budget\.reserve"):
         parse({"budget": {"reserve": value}})
-
-
-def test_what_others_say_is_absent_from_a_budget_by_default():
-    assert (Budget().reclaimed, Budget().dedicated) == (False, "")
 
 
 # Koordinator, pkg/scheduler/plugins/nodenumaresource/plugin_test.go: what koord-scheduler writes before it binds a pod.

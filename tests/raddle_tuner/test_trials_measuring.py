@@ -42,7 +42,7 @@ def answered(measured):
     return measured
 
 
-def why(measured):
+def reason(measured):
     """Why it failed."""
     assert isinstance(measured, Failure)
     return measured.reason
@@ -119,12 +119,12 @@ def test_a_block_under_a_quota_counts_its_periods(measuring, model, tmp_path, sa
 def test_a_model_that_does_not_load_says_why(measuring, tmp_path, said):
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    assert "broken.onnx" in why(measuring(python(broken, tmp_path, said, arrays={})).measure(ask()))
+    assert "broken.onnx" in reason(measuring(python(broken, tmp_path, said, arrays={})).measure(ask()))
 
 
 def test_inputs_that_do_not_fit_are_said(measuring, model, tmp_path, said):
     arrays = {"x": np.ones((1, 2, 3), np.float32)}
-    assert "invalid dimensions" in why(measuring(python(model, tmp_path, said, arrays=arrays)).measure(ask()))
+    assert "invalid dimensions" in reason(measuring(python(model, tmp_path, said, arrays=arrays)).measure(ask()))
 
 
 def test_a_runner_is_asked_with_io_binding(measuring, model, tmp_path, said):
@@ -212,16 +212,18 @@ def test_a_result_of_a_server_is_for_the_onnxruntime_that_its_shim_tells_of(meas
     ],
 )
 def test_a_server_that_gives_no_good_answer_is_said(how, path, why, measuring, server):
-    assert why in why(measuring(server(how, path=path, start_s=60.0 if how == "not at all" else 3.0)).measure(ask()))
+    assert why in reason(measuring(server(how, path=path, start_s=60.0 if how == "not at all" else 3.0)).measure(ask()))
 
 
 def test_a_request_that_the_server_refuses_is_not_tried_for_long(measuring, server, tmp_path):
     (tmp_path / "other").write_bytes(b"what?")
-    assert "it answers 400 Bad Request: not the question" in why(measuring(server("well", body="other")).measure(ask()))
+    assert "it answers 400 Bad Request: not the question" in reason(
+        measuring(server("well", body="other")).measure(ask())
+    )
 
 
 def test_a_server_that_dies_under_load_is_said(measuring, server):
-    assert "the program ended with status 7" in why(measuring(server("dies")).measure(ask()))
+    assert "the program ended with status 7" in reason(measuring(server("dies")).measure(ask()))
 
 
 def test_single_failed_answers_are_missed_and_said(measuring, server, said):
@@ -330,5 +332,5 @@ def test_one_that_has_ended_meanwhile_fails_and_is_started_again(measuring, mode
     answered(one.measure(ask()))
     for pid in one.program(NOTHING).processes.pids():
         os.kill(pid, signal.SIGKILL)
-    assert "the program ended by SIGKILL" in why(one.measure(ask()))
+    assert "the program ended by SIGKILL" in reason(one.measure(ask()))
     answered(one.measure(ask()))

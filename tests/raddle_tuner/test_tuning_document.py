@@ -64,17 +64,6 @@ def test_any_tuning_is_the_same_after_its_document(found):
     assert from_document(through_json(to_document(found))) == found
 
 
-def test_it_reads_as_the_words_of_the_search():
-    document = to_document(tuning())
-    assert document["version"] == 1
-    assert document["key"]["limitCPUs"] == 2.0
-    result = document["result"]
-    assert result["winner"] == {"program.ioBinding": True, "threads.intraOp": 3, "threads.spinning": "Never"}
-    assert result["gain"] == {"percent": -18, "low": -23, "high": -12}
-    assert result["contributions"] == {"threads.intraOp": {"percent": -10, "low": -12, "high": -8}}
-    assert result["trials"][0]["blocks"][0]["latenciesMs"] == [4.0, 5.5]
-
-
 @given(st.integers(MOST_LATENCIES + 1, 20 * MOST_LATENCIES), st.integers(0, 10**6))
 @examples(0.25)
 def test_of_many_latencies_means_are_kept_and_how_many_there_were(count, seed):
