@@ -1,7 +1,5 @@
 """What is to be done for an InferenceTuning: tables over named situations, and what holds in all of them."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -68,10 +66,7 @@ def test_another_node_tries_the_winner_again():
 
 
 def test_a_class_is_decided_when_as_many_nodes_agree_as_were_asked_for_and_the_smallest_gain_counts():
-    done = [
-        run("a", State.MEASURED, outcome=outcome(percent=-12)),
-        run("b", State.MEASURED, outcome=outcome(percent=-9)),
-    ]
+    done = [run(node, State.MEASURED, outcome=outcome(percent=percent)) for node, percent in (("a", -12), ("b", -9))]
     plan = after(tuning_object(), done[:1], done)
     assert plan.classes[0].verdict is Verdict.BETTER
     assert plan.classes[0].decided_by.name == "b"
@@ -101,10 +96,8 @@ def test_where_the_plan_stands_nobody_needs_to_try_again(verdict):
 
 
 def test_nodes_that_disagree_decide_nothing():
-    runs = [
-        run("a", State.MEASURED, outcome=outcome()),
-        run("b", State.MEASURED, outcome=outcome(Verdict.NO_DIFFERENCE)),
-    ]
+    no_difference = run("b", State.MEASURED, outcome=outcome(Verdict.NO_DIFFERENCE))
+    runs = [run("a", State.MEASURED, outcome=outcome()), no_difference]
     plan = after(tuning_object(), runs[:1], runs)
     assert plan.classes[0].verdict is Verdict.INCONCLUSIVE
     assert "a found" in plan.classes[0].message
@@ -207,8 +200,6 @@ def test_a_node_whose_job_is_being_deleted_waits_and_says_for_what(generation):
     assert not plan.start
     assert message(plan, "a") == f"job/a-{generation}-1 is being deleted"
 
-
-# --- what goes wrong --------------------------------------------------------------------------------------------------
 
 WAITED_S = NOW_S - START_WITHIN_S
 FAILURES = {
@@ -317,8 +308,6 @@ def test_a_node_that_is_silent_for_a_moment_goes_on():
     plan = decide(tuning_object(), inputs(tuning_object(), known=known, runs=[run("a", State.RUNNING)], nodes=there))
     assert (plan.stop, states(plan), plan.again_s) == ((), {"a": "Running"}, LOST_AFTER_S - 5)
 
-
-# --- what holds in all ------------------------------------------------------------------------------------------------
 
 ENDS = st.sampled_from(
     [

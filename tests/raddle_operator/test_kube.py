@@ -33,14 +33,9 @@ PATHS = [
     (k.PODS, "shop", "a", "", "/api/v1/namespaces/shop/pods/a"),
     (k.NODES, "", "n1", "", "/api/v1/nodes/n1"),
     (k.NODES, "ignored", "n1", "", "/api/v1/nodes/n1"),
-    (
-        k.INFERENCE_THREADINGS,
-        "shop",
-        "p",
-        "status",
-        "/apis/raddle.dev/v1alpha1/namespaces/shop/inferencethreadings/p/status",
-    ),
-]
+    (k.INFERENCE_THREADINGS, "shop", "p", "status",
+     "/apis/raddle.dev/v1alpha1/namespaces/shop/inferencethreadings/p/status"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("status", "reason", "expected"), ERRORS)

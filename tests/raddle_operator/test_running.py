@@ -1,7 +1,5 @@
 """The summary of what runs on a node: what it says, when it changes, and when it is written."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -28,9 +26,8 @@ def finding(cause=Cause.CODE_SETS_IT, detail="16 threads, 2 were planned"):
 
 
 def container(*findings, name="resnet-1", policy="InferenceThreading/small"):
-    return Container(
-        namespace="models", pod=name, uid=f"uid-{name}", name="serve", policy=policy, findings=tuple(findings)
-    )
+    names = {"namespace": "models", "pod": name, "uid": f"uid-{name}", "name": "serve"}
+    return Container(**names, policy=policy, findings=tuple(findings))
 
 
 def report(*containers):
@@ -61,25 +58,18 @@ def test_containers_are_counted_by_policy_and_cause_and_the_worst_named():
         SMALL: Counts(containers=2, drifted=1, causes=((Cause.CODE_SETS_IT, 1), (Cause.RESIZED, 1))),
         ALL: Counts(containers=1, drifted=1, causes=((Cause.OVERSUBSCRIBED, 1),)),
     }
-    assert [(one.pod, one.cause) for one in said.worst] == [
-        ("bert-1", Cause.OVERSUBSCRIBED),
-        ("resnet-1", Cause.CODE_SETS_IT),
-    ]
+    worst = [(one.pod, one.cause) for one in said.worst]
+    assert worst == [("bert-1", Cause.OVERSUBSCRIBED), ("resnet-1", Cause.CODE_SETS_IT)]
 
 
 @pytest.mark.parametrize(
     "reference",
     [
-        "InferenceThreading/theirs/small",
-        "InferenceThreading/a/b/c",
-        "InferenceThreading/models//small",
-        "ClusterInferenceThreading/models/all",
-        "InferenceThreading/" + "x" * 400,
-        "InferenceThreading/a b",
-        "Pod/small",
-        "small",
+        "InferenceThreading/theirs/small", "InferenceThreading/a/b/c", "InferenceThreading/models//small",
+        "ClusterInferenceThreading/models/all", "InferenceThreading/" + "x" * 400, "InferenceThreading/a b",
+        "Pod/small", "small",
     ],
-)
+)  # fmt: skip
 def test_a_reference_that_no_webhook_writes_counts_for_nobody_and_spoils_nothing(reference):
     one = [container(finding()), container(finding(), name="bad", policy=reference)]
     said = after(one, one)
@@ -181,9 +171,6 @@ def test_containers_of_one_cause_are_named_in_the_order_of_their_names():
 
     found = [drift(Cause.RESIZED, "a"), drift(Cause.NOT_REACHED, "c"), drift(Cause.NOT_REACHED, "b")]
     assert [one.pod for one in sorted(found, key=running.by_harm)] == ["b", "c", "a"]
-
-
-# --- written ----------------------------------------------------------------------------------------------------------
 
 
 class Server:

@@ -1,6 +1,7 @@
 """The agent's loop of looks, the pods that it looks at, and what it serves."""
 
 import http.client
+import io
 import json
 import socket
 import threading
@@ -33,24 +34,13 @@ def pod_object(name="resnet-1", *, cpu="2", state="running", plans=("server",), 
         None, Budget(quota_cpus=2.0, because="limits.cpu 2"), Policy(), governed_by=REFERENCE
     )
     annotations = {prefix + plan: text for plan in plans for prefix, text in values.items()}
+    annotations |= {env.GOVERNED_BY: REFERENCE, "other.dev/x": "y"}
+    running = {"containerID": f"containerd://{BOX}", "state": {state: {}}}
     return {
-        "metadata": {
-            "namespace": "models",
-            "name": name,
-            "uid": "1f2e",
-            "annotations": annotations | {env.GOVERNED_BY: REFERENCE, "other.dev/x": "y"},
-        },
+        "metadata": {"namespace": "models", "name": name, "uid": "1f2e", "annotations": annotations},
         "spec": {"containers": [{"name": one, "resources": {"limits": {"cpu": cpu}}} for one in containers]},
-        "status": {
-            "podIP": "10.0.0.7",
-            "containerStatuses": [
-                {"name": one, "containerID": f"containerd://{BOX}", "state": {state: {}}} for one in containers
-            ],
-        },
+        "status": {"podIP": "10.0.0.7", "containerStatuses": [{"name": one, **running} for one in containers]},
     }
-
-
-# --- pods ---------------------------------------------------------------------------------------------------------
 
 
 def test_of_a_pod_only_its_planned_containers_are_kept():
@@ -63,11 +53,7 @@ def test_of_a_pod_only_its_planned_containers_are_kept():
 
 @pytest.mark.parametrize(
     ("variables", "tells"),
-    [
-        ([], False),
-        ([{"name": env.AGENT, "value": "10.96.0.12:8126/server"}], True),
-        ([{"name": env.AGENT}], False),
-    ],
+    [([], False), ([{"name": env.AGENT, "value": "10.96.0.12:8126/server"}], True), ([{"name": env.AGENT}], False)],
 )
 def test_shims_tell_where_they_know_whom(variables, tells):
     pod = pod_object()
@@ -100,17 +86,12 @@ def test_a_planned_sidecar_counts():
 @pytest.mark.parametrize(
     "change",
     [
-        {"metadata": {}},
-        {"metadata": {"annotations": {env.PLAN_PREFIX + "server": "{"}}},
-        {"metadata": {"annotations": []}},
-        {"metadata": None},
-        {"spec": {"containers": ["x"]}},
-        {"spec": {"containers": {}}},
-        {"spec": {"containers": [{"name": "server", "env": ["x"]}]}},
-        {"status": {"containerStatuses": [{"containerID": 3, "state": {}}]}},
-        {"status": []},
+        {"metadata": {}}, {"metadata": {"annotations": {env.PLAN_PREFIX + "server": "{"}}},
+        {"metadata": {"annotations": []}}, {"metadata": None}, {"spec": {"containers": ["x"]}},
+        {"spec": {"containers": {}}}, {"spec": {"containers": [{"name": "server", "env": ["x"]}]}},
+        {"status": {"containerStatuses": [{"containerID": 3, "state": {}}]}}, {"status": []},
     ],
-)
+)  # fmt: skip
 def test_a_pod_without_plans_or_of_a_strange_shape_is_none(change):
     assert governed.read(pod_object() | change) is None
 
@@ -120,9 +101,6 @@ def test_an_id_never_leads_out_of_its_folder(name):
     pod = pod_object()
     pod["status"]["containerStatuses"][0]["containerID"] = f"x://{name}"
     assert governed.read(pod).containers[0].id in ("", "b")
-
-
-# --- the watch of pods --------------------------------------------------------------------------------------------
 
 
 class Streamed:
@@ -150,15 +128,8 @@ def event(kind, name, version, **more):
 
 def pods_of(*streams):
     api = Streamed(*streams)
-    reflector = Reflector(
-        api,
-        watching.PODS,
-        "spec.nodeName=worker",
-        keep=governed.read,
-        changed=lambda: None,
-        backoff=Backoff(0.001, 0.001),
-        streamed=True,
-    )
+    more = {"changed": lambda: None, "backoff": Backoff(0.001, 0.001), "streamed": True}
+    reflector = Reflector(api, watching.PODS, "spec.nodeName=worker", keep=governed.read, **more)
     threading.Thread(target=reflector.run, daemon=True).start()
     assert api.silent.wait(10)
     return api, sorted(pod.name for pod in reflector.values)
@@ -186,9 +157,6 @@ def test_a_watch_that_starts_over_forgets_what_is_not_there_any_more():
     assert pods_of([event("ADDED", "a", "1"), gone], [event("ADDED", "b", "8")])[1] == ["b"]
 
 
-# --- the loop -----------------------------------------------------------------------------------------------------
-
-
 class Scripted:
     """A sampler that shows these looks in turn; an exception among them is raised."""
 
@@ -211,16 +179,9 @@ def seen(at_s, ran_s=0.0, cpuset="0-3", threads=1):
 
 
 def watcher(*shown, watch=Level.PROCESSES, pod=None, heard=None, **settings):
-    told = []
-    made = Watcher(
-        AgentSettings(node_name="worker", watch=watch, **settings),
-        Scripted(*shown),
-        lambda: [governed.read(pod or pod_object())],
-        lambda: None,
-        told.append,
-        heard,
-    )
-    return made, told
+    told, pods = [], lambda: [governed.read(pod or pod_object())]
+    settings = AgentSettings(node_name="worker", watch=watch, **settings)
+    return Watcher(settings, Scripted(*shown), pods, lambda: None, told.append, heard), told
 
 
 def test_two_looks_make_a_report_with_what_was_planned():
@@ -306,9 +267,6 @@ def test_all_looks_together_take_a_hundredth_of_a_cpu():
     assert made.sample() >= 5.0
 
 
-# --- what is served -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def told():
     served = Served()
@@ -333,13 +291,8 @@ def test_the_report_is_served_as_it_is(told):
 def test_metrics_name_the_container_and_counters_rise_by_each_window(told):
     found = samples(told[0])
     assert found["raddle_container_threads"].labels == {"namespace": "models", "pod": "resnet-1", "container": "server"}
-    assert {
-        name: found[f"raddle_container_{name}"].value for name in ("threads", "threads_ran", "threads_planned")
-    } == {
-        "threads": 4,
-        "threads_ran": 4,
-        "threads_planned": 2,
-    }
+    counts = [found[f"raddle_container_{name}"].value for name in ("threads", "threads_ran", "threads_planned")]
+    assert counts == [4, 4, 2]
     # Of the threads that were not there at first nothing is known of before the second look.
     assert found["raddle_container_cpu_threads_seconds_total"].value == 3.0 + 4 * 2.0
     assert found["raddle_container_cpu_delay_seconds_total"].value == 0.5 * (3.0 + 4 * 2.0)
@@ -397,9 +350,6 @@ def test_clients_that_say_nothing_take_no_more_than_the_places(port):
             one.close()
 
 
-# --- what the client reads ----------------------------------------------------------------------------------------
-
-
 class Answering(AgentClient):
     """A client whose one connection gives these bytes."""
 
@@ -408,12 +358,7 @@ class Answering(AgentClient):
         self._text = text
 
     def _connect(self, timeout_s):
-        import io
-
-        class Connection(io.BytesIO):
-            pass
-
-        return Connection(self._text)
+        return io.BytesIO(self._text)
 
     def _send(self, connection, *rest):
         if self._text == b"refused":

@@ -43,9 +43,6 @@ def of(before, after):
     return report.containers[0]
 
 
-# --- containers ---------------------------------------------------------------------------------------------------
-
-
 def test_a_container_has_the_rates_of_the_window():
     before = look(100.0, used_s=10.0, periods=50, throttled_periods=5, throttled_s=1.0, waiting_s=2.0)
     now = {"used_s": 25.0, "periods": 150, "throttled_periods": 30, "throttled_s": 6.0, "waiting_s": 4.0}
@@ -89,21 +86,15 @@ def test_a_container_that_is_not_seen_is_told_by_its_spec():
     assert (found.limit_cpus, found.used_cpus, found.processes) == (2.0, None, ())
 
 
-# --- threads ------------------------------------------------------------------------------------------------------
-
-
 def test_threads_are_told_by_pool():
     before = {7: process({7: thread(1.0), **{n: thread(1.0, name=f"pool-{n}") for n in (8, 9, 10)}})}
-    after = {
-        7: process(
-            {
-                7: thread(1.0),
-                8: thread(3.0, name="pool-8", delay_s=1.0, involuntary=20, cpu=4),
-                9: thread(2.0, name="pool-9", delay_s=0.5, involuntary=10, cpu=0),
-                10: thread(1.0, name="pool-10"),
-            }
-        )
+    threads = {
+        7: thread(1.0),
+        8: thread(3.0, name="pool-8", delay_s=1.0, involuntary=20, cpu=4),
+        9: thread(2.0, name="pool-9", delay_s=0.5, involuntary=10, cpu=0),
+        10: thread(1.0, name="pool-10"),
     }
+    after = {7: process(threads)}
     main, pool = sorted(of(look(100.0, before), look(110.0, after)).processes[0].pools, key=lambda one: one.threads)
     assert (main.name, main.threads, main.ran) == ("python", 1, 0)
     assert (pool.name, pool.threads, pool.ran) == ("pool-", 3, 2)
@@ -155,14 +146,9 @@ def test_a_tenant_can_make_the_report_only_so_long():
 @pytest.mark.parametrize(
     ("tells", "repeats", "listening_s", "start_s", "listened"),
     [
-        (True, False, 50.0, 60.0, True),
-        (True, False, 50.0, 40.0, False),
-        (False, True, 50.0, 60.0, False),
-        (True, True, 50.0, 40.0, False),
-        (True, True, 50.0, 60.0, True),
-        (True, True, -850.0, 0.0, True),
-        (True, False, 5.0, 0.0, False),
-        (True, True, math.inf, 60.0, False),
+        (True, False, 50.0, 60.0, True), (True, False, 50.0, 40.0, False), (False, True, 50.0, 60.0, False),
+        (True, True, 50.0, 40.0, False), (True, True, 50.0, 60.0, True), (True, True, -850.0, 0.0, True),
+        (True, False, 5.0, 0.0, False), (True, True, math.inf, 60.0, False),
     ],
     ids=[
         "began since",
@@ -174,7 +160,7 @@ def test_a_tenant_can_make_the_report_only_so_long():
         "never repeats",
         "nobody listens",
     ],
-)
+)  # fmt: skip
 def test_a_shim_in_a_process_would_have_been_heard(tells, repeats, listening_s, start_s, listened):
     (box,) = POD.containers
     pod = replace(POD, planned={"server": Planned(repeats=repeats)}, containers=(replace(box, tells=tells),))
@@ -182,8 +168,6 @@ def test_a_shim_in_a_process_would_have_been_heard(tells, repeats, listening_s, 
     report = samples.report("worker", Level.PROCESSES, "", [pod], look(100.0), after, listening_s)
     assert report.containers[0].processes[0].listened == listened
 
-
-# --- any looks ----------------------------------------------------------------------------------------------------
 
 COUNTS = st.integers(0, 10**6)
 SECONDS = st.floats(0, 10**6)
