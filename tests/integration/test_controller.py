@@ -61,10 +61,7 @@ def settings_for(cluster, **changes):
 
 
 async def get_text(settings, path):
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{settings.port}{path}") as response,
-    ):
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{settings.port}{path}") as response:
         return response.status, await response.text()
 
 

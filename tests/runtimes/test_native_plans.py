@@ -130,8 +130,7 @@ def test_the_log_can_be_silenced_and_is_said_once_in_a_process_tree(reaching):
 
 
 @pytest.mark.parametrize(
-    ("version", "api"),
-    [("1.13.1", "13"), ("1.10.0", "10"), ("2.0.0", "40"), ("", "20"), ("new", "20")],
+    ("version", "api"), [("1.13.1", "13"), ("1.10.0", "10"), ("2.0.0", "40"), ("", "20"), ("new", "20")]
 )
 def test_an_onnx_runtime_too_old_or_of_another_major_version_is_left_alone_with_one_line(reaching, version, api):
     commands = ("options a intra=3", "session s a", "session t -")

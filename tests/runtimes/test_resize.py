@@ -96,10 +96,7 @@ def test_each_node_session_fits_what_there_is_when_it_is_made(version):
 
 @pytest.mark.parametrize("version", [libonnxruntime.VERSIONS[0], libonnxruntime.VERSIONS[-1]])
 def test_each_native_session_fits_what_there_is_when_it_is_made(version):
-    with (
-        cgroups.boxes() as (box,),
-        started("c", version, PLAN, cpus=CPUS, before=box.join) as caller,
-    ):
+    with cgroups.boxes() as (box,), started("c", version, PLAN, cpus=CPUS, before=box.join) as caller:
         pools, marked = [], []
         for number, (quota_us, cpus, *_) in enumerate(STEPS):
             box.limit(quota_us=quota_us, cpus=cpus)

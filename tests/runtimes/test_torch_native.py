@@ -40,11 +40,7 @@ def test_the_plans_count_is_what_libtorch_says_and_what_a_region_gets(limit_cpus
 
 @pytest.mark.parametrize(
     ("own", "code", "intra"),
-    [
-        ({"MKL_NUM_THREADS": "1"}, (), 1),
-        ({"MKL_NUM_THREADS": "1"}, ("2",), 2),
-        ({}, ("1",), 1),
-    ],
+    [({"MKL_NUM_THREADS": "1"}, (), 1), ({"MKL_NUM_THREADS": "1"}, ("2",), 2), ({}, ("1",), 1)],
 )
 def test_the_code_wins_over_mkls_variable_and_that_over_openmps(own, code, intra, proves):
     _, variables = torch_lab.planned(2.0)
