@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from support.runtimes import door_lab, shim_lab
@@ -50,12 +51,38 @@ def said(done):
 # --- other instrumentation ----------------------------------------------------------------------------------------
 
 OTEL = ("opentelemetry-distro==0.66b1", "opentelemetry-instrumentation-threading==0.66b1")
-OTEL_FOLDER = "opentelemetry/instrumentation/auto_instrumentation"
-OTEL_QUIET = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
 OTEL_SAY = """
 from opentelemetry import trace
-said["tracer"] = type(trace.get_tracer_provider()).__module__
+said["modules"].append(type(trace.get_tracer_provider()).__module__)
 """
+
+
+class Instrumentation(NamedTuple):
+    """Another package with a sitecustomize, its command, variables that keep it quiet, and the module that shows it."""
+
+    folder: str
+    command: str
+    variables: dict[str, str]
+    module: str
+    code: str = ""
+
+
+OTHERS = {
+    "otel": Instrumentation(
+        "opentelemetry/instrumentation/auto_instrumentation", "opentelemetry-instrument",
+        {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")},
+        "opentelemetry.sdk.trace", OTEL_SAY,
+    ),
+    "ddtrace": Instrumentation(
+        "ddtrace/bootstrap", "ddtrace-run",
+        {
+            "DD_TRACE_ENABLED": "false",
+            "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
+            "DD_REMOTE_CONFIGURATION_ENABLED": "false",
+        },
+        "ddtrace.bootstrap.preload",
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -63,51 +90,34 @@ def otel():
     return installed("coexist-otel-0.66b1", ONNXRUNTIME, *OTEL)
 
 
-@pytest.mark.parametrize("order", ["{raddle}:{otel}", "{otel}:{raddle}"])
-def test_opentelemetry_s_sitecustomize_and_ours_both_work_in_either_order(otel, mounted, model, app, order):
-    folder = next((otel.parents[1] / "lib").glob(f"python*/site-packages/{OTEL_FOLDER}"))
-    path = order.format(raddle=mounted / "python", otel=folder)
-    variables = {**OTEL_QUIET, env.PLAN: PLAN, "PYTHONPATH": path}
-    found = said(shim_lab.python(otel, str(app(OTEL_SAY)), str(model), env=variables, check=False))
-    assert (found["intra"], found["tracer"]) == (1, "opentelemetry.sdk.trace")
+@pytest.fixture(scope="module", params=OTHERS)
+def other(request):
+    """An instrumentation and a Python that has it."""
+    if request.param == "otel":
+        return OTHERS["otel"], request.getfixturevalue("otel")
+    return OTHERS["ddtrace"], installed("coexist-ddtrace-4.16.0", ONNXRUNTIME, "ddtrace==4.16.0")
 
 
-def test_a_program_that_opentelemetry_instrument_starts_has_its_plan(otel, model, app):
-    before = door_lab.prefix()
-    command = [*before, str(otel.with_name("opentelemetry-instrument")), str(otel), str(app(OTEL_SAY)), str(model)]
-    done = shim_lab.python(*command, env={**OTEL_QUIET, env.PLAN: PLAN}, check=False)
-    assert (said(done)["intra"], said(done)["tracer"]) == (1, "opentelemetry.sdk.trace")
+@pytest.mark.parametrize("order", ["{raddle}:{other}", "{other}:{raddle}"])
+def test_the_sitecustomize_of_another_instrumentation_and_ours_both_work_in_either_order(
+    other, mounted, model, app, order
+):
+    one, executable = other
+    folder = next((executable.parents[1] / "lib").glob(f"python*/site-packages/{one.folder}"))
+    path = order.format(raddle=mounted / "python", other=folder)
+    variables = {**one.variables, env.PLAN: PLAN, "PYTHONPATH": path}
+    found = said(shim_lab.python(executable, str(app(one.code)), str(model), env=variables, check=False))
+    assert found["intra"] == 1
+    assert one.module in found["modules"]
+
+
+def test_a_program_that_the_command_of_an_instrumentation_starts_has_its_plan(other, model, app):
+    one, executable = other
+    command = [str(executable.with_name(one.command)), str(executable), str(app(one.code)), str(model)]
+    done = shim_lab.python(*door_lab.prefix(), *command, env={**one.variables, env.PLAN: PLAN}, check=False)
+    assert said(done)["intra"] == 1
+    assert one.module in said(done)["modules"]
     assert done.stderr.count("raddle: ") == 1
-
-
-DDTRACE_QUIET = {
-    "DD_TRACE_ENABLED": "false",
-    "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
-    "DD_REMOTE_CONFIGURATION_ENABLED": "false",
-}
-
-
-@pytest.fixture(scope="module")
-def ddtrace():
-    return installed("coexist-ddtrace-4.16.0", ONNXRUNTIME, "ddtrace==4.16.0")
-
-
-@pytest.mark.parametrize("order", ["{raddle}:{ddtrace}", "{ddtrace}:{raddle}"])
-def test_ddtrace_s_sitecustomize_and_ours_both_work_in_either_order(ddtrace, mounted, model, app, order):
-    folder = next((ddtrace.parents[1] / "lib").glob("python*/site-packages/ddtrace/bootstrap"))
-    path = order.format(raddle=mounted / "python", ddtrace=folder)
-    variables = {**DDTRACE_QUIET, env.PLAN: PLAN, "PYTHONPATH": path}
-    found = said(shim_lab.python(ddtrace, str(app()), str(model), env=variables, check=False))
-    assert found["intra"] == 1
-    assert "ddtrace.bootstrap.preload" in found["modules"]
-
-
-def test_a_program_that_ddtrace_run_starts_has_its_plan(ddtrace, model, app):
-    before = door_lab.prefix()
-    command = [*before, str(ddtrace.with_name("ddtrace-run")), str(ddtrace), str(app()), str(model)]
-    found = said(shim_lab.python(*command, env={**DDTRACE_QUIET, env.PLAN: PLAN}, check=False))
-    assert found["intra"] == 1
-    assert "ddtrace.bootstrap.preload" in found["modules"]
 
 
 WRAPT = """

@@ -68,16 +68,6 @@ def test_counts_of_the_code_and_of_the_environment_against_the_plan(reaching, ex
     assert set(found.answers) == {"ok"}
 
 
-@pytest.mark.parametrize(
-    "commands", [("session s -",), ("options a", "array s a"), ("options a intra=3", "session s a")]
-)
-def test_variables_that_are_all_empty_change_nothing(reaching, commands):
-    empty = dict.fromkeys((env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN, "RADDLE_LOG"), "")
-    stock = reaching(None, *commands, stock=True)
-    found = reaching(None, *commands, **empty)
-    assert (found.calls, found.lines) == (stock.calls, [])
-
-
 BAD = {
     "truncated": "v=1;intra=2;spi",
     "cut in a value": "v=1;intra=2;spin=nev",

@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from support.runtimes import native_lab, node_lab, shim_lab
+from support.runtimes import native_lab, node_lab
 from support.runtimes.node_lab import (
     BEFORE_EXTRA,
     NEWEST,
@@ -18,7 +18,6 @@ from support.runtimes.node_lab import (
     sums,
 )
 
-from raddle import env
 from raddle.cpus import cpuset
 
 pytestmark = pytest.mark.runtime
@@ -40,13 +39,6 @@ def test_a_plan_of_more_threads_than_fit_is_cut_down_with_a_reason(version):
     seen = run(application(version) / "app.cjs", {}, text=plan(intra=16), buffer=True)
     assert seen.threads == [1]
     assert "intra_op=2 (planned 16, cut to cpuset of 2)" in seen.lines[0]
-
-
-def test_a_quota_cuts_the_plan_and_is_said():
-    with shim_lab.cgroup("cpu", cfs_quota_us="50000") as enter:
-        seen = run(application(NEWEST) / "app.cjs", {}, text=plan(), before=enter)
-    assert seen.threads == [0]
-    assert "intra_op=1 (planned 2, cut to quota 0.5), inter_op=1, spinning off (no worker threads)" in seen.lines[0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -118,12 +110,6 @@ def test_spinning_that_the_code_asks_for_stays_under_respect_only(extra):
     assert overridden * 3 < respected
 
 
-def test_entries_that_a_policy_names_win_over_its_word():
-    never, _ = idle_ms(NEWEST, plan(spin="always", session__intra_op__allow_spinning=0))
-    always, _ = idle_ms(NEWEST, plan(spin="always"))
-    assert never * 3 < always
-
-
 def test_the_codes_other_entries_stay_beside_ours():
     """This one makes ONNX Runtime refuse the session, so it is there."""
     refused = {"extra": {"session": {"dynamic_block_base": "x"}}}
@@ -149,13 +135,6 @@ def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind)
     assert f"affinity {kind}" in seen.lines[0]
     assert "pthread_setaffinity_np" not in seen.stderr
     proves(RUNTIME, version, "affinity")
-
-
-@pytest.mark.parametrize("fields", [{"excl": 3}, {"excl": 0}, {"excl": 2, "streams": 2, "workers": 2, "min": 2}])
-def test_other_cpus_than_the_exclusive_ones_are_never_pinned(fields):
-    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(aff="core", smt=1, **fields))
-    assert seen.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(node_lab.two_cpus()))]
-    assert "affinity none (the CPUs are not the exclusive ones that were planned)" in seen.lines[0]
 
 
 def test_a_string_of_the_codes_brings_its_own_count_or_goes_with_it():
@@ -238,12 +217,3 @@ def test_options_of_a_provider_that_the_code_asks_for_are_the_planned_ones(prove
     assert planned == ["cudnn_conv_algo_search=HEURISTIC"]
     assert ([], failure) == run_with(None)
     proves(RUNTIME, version, "provider options")
-
-
-def test_the_line_can_be_silenced_and_is_said_once_in_a_tree_of_processes():
-    silent = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={env.LOG: "0"})
-    assert (silent.threads, silent.stderr) == ([1], "")
-    told = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_ANNOUNCED": "torch,onnxruntime"})
-    assert (told.threads, told.stderr) == ([1], "")
-    other = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_ANNOUNCED": "torch"})
-    assert len(other.lines) == 1

@@ -199,13 +199,3 @@ def stock(program: Path, *sessions: Mapping[str, Any], **request: Any) -> Seen:
     if key not in _stock:
         _stock[key] = run(program, *sessions, **request)
     return _stock[key]
-
-
-def namespace(*commands: str) -> list[str]:
-    """A command prefix: the rest runs in a mount namespace of its own, after these shell commands; needs root."""
-    script = " && ".join([*commands, 'exec "$@"'])
-    prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
-    tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
-    return prefix
