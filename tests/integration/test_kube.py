@@ -5,7 +5,6 @@ import base64
 import contextlib
 import itertools
 import json
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -64,14 +63,6 @@ class Changes:
             while change not in self.seen:
                 self._more.clear()
                 await self._more.wait()
-
-
-async def test_an_object_is_created_read_and_deleted(kube, namespace):
-    await kube.create(CONFIG_MAPS, config_map("a", namespace, x="1"))
-    assert (await kube.get(CONFIG_MAPS, "a", namespace))["data"] == {"x": "1"}
-    await kube.delete(CONFIG_MAPS, "a", namespace)
-    with pytest.raises(k.NotFound):
-        await kube.get(CONFIG_MAPS, "a", namespace)
 
 
 async def compact(cluster, revision):
@@ -142,11 +133,6 @@ contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
     async with await Kube.from_settings(path) as client:
         with pytest.raises(k.Unauthorized):
             await client.list(NAMESPACES)
-
-
-async def test_a_missing_kubeconfig_is_a_configuration_error(tmp_path):
-    with pytest.raises(k.ConfigError, match="no-such-file"):
-        await Kube.from_settings(Path(tmp_path / "no-such-file"))
 
 
 async def test_apply_creates_then_merges_and_a_no_op_keeps_the_version(kube, namespace):

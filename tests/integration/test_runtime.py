@@ -113,36 +113,21 @@ def test_the_pool_sleeps_after_a_run_where_stock_spins(started, model, release):
     assert planned["idle_cpu_s"] * 10 < stock["idle_cpu_s"]
 
 
-@pytest.fixture
-def environment_of(shimmed, here, tmp_path):
-    """environment_of(container, **spec): what a container of a bound pod starts with, all shims in reach."""
-
-    def make(one, **spec):
-        shimmed.apply(policy(**spec))
-        wait(lambda: shimmed.knows(HERE))
-        shimmed.create(pod(one, nodeSelector=ON_THIS))
-        bound = shimmed.bound()
-        assert threads(bound) == MORE
-        return kubelet_env.environment(shimmed.client, bound, "serve", tmp_path)
-
-    return make
-
-
 @pytest.mark.parametrize("version", [node_lab.BEFORE_EXTRA, nodejs.NEWEST])
-def test_node_has_the_pods_threads_and_keeps_its_own_options(environment_of, version):
+def test_node_has_the_pods_threads_and_keeps_its_own_options(started, version):
     own = [{"name": "NODE_OPTIONS", "value": "--max-old-space-size=256"}]
     one = container(cpu="2", request="10m", command=["node", "app.cjs"], env=own)
-    environment = environment_of(one, threads={"minIntraOp": MORE})
+    _, environment = started(one, threads={"minIntraOp": MORE})
     assert environment["NODE_OPTIONS"] == own[0]["value"]
     seen = node_lab.run(node_lab.application(version) / "app.cjs", {}, env=environment, cpus=CPUS)
     assert seen.threads == [MORE - 1]
     assert [line.partition(":")[2].split(",")[0] for line in seen.lines] == [f" onnxruntime {version}: intra_op={MORE}"]
 
 
-def test_a_native_program_has_the_pods_threads(environment_of):
+def test_a_native_program_has_the_pods_threads(started):
     if platform.machine() not in delivery.architectures():
         pytest.skip("no native shim was built: make native")
-    environment = environment_of(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
+    _, environment = started(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
     with native_caller.Caller(native_lab.program("c", libonnxruntime.MAVEN_VERSIONS[1]), environment) as caller:
         caller.do("env")
         assert len(caller.session()) == MORE - 1
