@@ -3,7 +3,6 @@
 For what needs many cases, hardware that isn't here (a GPU), or a libonnxruntime that nobody has published.
 """
 
-import os
 import re
 from types import SimpleNamespace
 
@@ -17,9 +16,7 @@ from raddle.planning.policy import FIELDS
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a count of two would be cut", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 PLAN = "intra=2;inter=1;spin=never"
 ALLOW = "session.intra_op.allow_spinning"

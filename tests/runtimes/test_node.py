@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from support.runtimes import native_lab, node_lab
+from support.runtimes import native_lab, node_lab, shim_lab
 from support.runtimes.node_lab import (
     BEFORE_EXTRA,
     NEWEST,
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.runtime
 def test_every_shape_of_process_has_the_planned_threads(proves, shape, version):
     seen = run(application(version) / shape, {}, {"interOpNumThreads": 0}, text=plan())
     # The caller is one of the two, and the workers may run where the process may.
-    assert [session["cpus"] for session in seen.sessions] == [[cpuset.format_list(cpuset.of(node_lab.two_cpus()))]] * 2
+    assert [session["cpus"] for session in seen.sessions] == [[cpuset.format_list(cpuset.of(shim_lab.two_cpus()))]] * 2
     assert len(seen.lines) == 1
     assert seen.lines[0].startswith(f"raddle: onnxruntime {version}: intra_op=2, inter_op=1, spinning ")
     proves(RUNTIME, version, "counts")
@@ -125,7 +125,7 @@ def test_the_codes_other_entries_stay_beside_ours():
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["numa", "core"])
 def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind):
-    first, second = node_lab.two_cpus()
+    first, second = shim_lab.two_cpus()
     both = [cpuset.format_list(cpuset.of((first, second)))]
     text = plan(aff=kind, excl=2, smt=1, cpus=f"{first},{second}")
     seen = run(application(version) / "app.cjs", {}, {}, text=text)
@@ -138,12 +138,12 @@ def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind)
 
 
 def test_a_string_of_the_codes_brings_its_own_count_or_goes_with_it():
-    one = min(node_lab.two_cpus())
+    one = min(shim_lab.two_cpus())
     options = {"extra": {"session": {"intra_op_thread_affinities": f"{one + 1};{one + 1}"}}}
     respected = run(application(NEWEST) / "app.cjs", options, text=plan())
     overridden = run(application(NEWEST) / "app.cjs", options, text=plan(existing="override"))
     assert respected.sessions[0]["cpus"] == [str(one)] * 2
-    assert overridden.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(node_lab.two_cpus()))]
+    assert overridden.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(shim_lab.two_cpus()))]
     assert "affinity none (the code's is overridden)" in overridden.lines[0]
 
 

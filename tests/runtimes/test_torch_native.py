@@ -3,7 +3,6 @@
 Its inter-op pool has no variable, so a C++ program sets that by itself.
 """
 
-import os
 import re
 import subprocess
 
@@ -12,9 +11,8 @@ from support.runtimes import shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: MKL caps a count at the machine's", allow_module_level=True)
+# MKL caps a count at the machine's CPUs.
+shim_lab.two_cpus()
 
 
 def told(variables, *arguments):
