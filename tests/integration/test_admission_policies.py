@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.attackers import Caller
+from support.controllers import install_chart
 from support.rights import account, grant, rule, user
 
 from cluster import Cluster
-from cluster.local_raddle import WITHOUT_WORKLOADS
 from cluster.namespaces import TOPOLOGIES
 from cluster.objects import namespace, topology
 from cluster.waiting import wait
 
 pytestmark = pytest.mark.cluster
 
-CHART = Path(__file__).parents[2] / "charts" / "raddle"
 NAMESPACE = "raddle-system"
 FORBIDDEN_ANNOTATION = "is written by Raddle when the pod is created and stays as it is"
 
@@ -34,10 +32,7 @@ EDITS_PODS = [
 def cluster():
     # Real service accounts and tokens; without the webhook's processes every call of it is ignored.
     with Cluster(scheduler=False, name="policies") as cluster:
-        cluster.helm(
-            "install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
-            "--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS,
-        )  # fmt: skip
+        install_chart(cluster)
         grant(cluster.client, "edits-pods", EDITS_PODS, user("mallory"), account("raddle-controller", NAMESPACE))
         for name, state in (("models", "enabled"), ("picky", "labelled"), ("plain", None)):
             cluster.client.apply(namespace(name, {"raddle.dev/inject": state} if state else {}))

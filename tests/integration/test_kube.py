@@ -119,22 +119,6 @@ async def test_a_user_without_rights_is_forbidden(cluster, namespace):
             await nobody.list(CONFIG_MAPS, namespace)
 
 
-async def test_a_wrong_token_is_unauthorized(cluster, tmp_path):
-    text = f"""
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{{name: c, cluster: {{server: "{cluster.server}", certificate-authority: "{cluster.ca_file}"}}}}]
-users: [{{name: u, user: {{token: wrong}}}}]
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-"""
-    path = tmp_path / "kubeconfig"
-    path.write_text(text)
-    async with await Kube.from_settings(path) as client:
-        with pytest.raises(k.Unauthorized):
-            await client.list(NAMESPACES)
-
-
 async def test_apply_creates_then_merges_and_a_no_op_keeps_the_version(kube, namespace):
     first = await kube.apply(CONFIG_MAPS, config_map("a", namespace, x="1"), field_manager="one")
     again = await kube.apply(CONFIG_MAPS, config_map("a", namespace, x="1"), field_manager="one")
@@ -177,14 +161,6 @@ async def test_a_watch_brings_changes_in_order_and_ends_when_the_server_says_so(
 async def until_ready(cluster):
     async with await Kube.from_settings(cluster.kubeconfig) as client:
         await until(lambda: client.list(CONFIG_MAPS, "default"), refusals=(k.Unavailable, k.Forbidden))
-
-
-async def test_a_version_that_the_server_has_forgotten_is_gone(cluster, kube, namespace):
-    cluster.restart("apiserver")  # its watch cache begins at the present
-    await until_ready(cluster)
-    with pytest.raises(k.Gone):
-        async for _ in kube.watch(CONFIG_MAPS, namespace, resource_version="1", timeout_seconds=2):
-            pass
 
 
 async def test_an_informer_follows_creation_change_and_deletion(kube, namespace):

@@ -127,23 +127,6 @@ def test_an_image_that_sets_a_path_of_its_own_has_the_plan_as_well(started, mode
     assert found["sessions"][0]["pool"] == MORE - 1
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_no_thread_is_pinned_outside_the_cpus_that_the_container_has(started, model, release):
-    one = in_an_image_with({"PYTHONPATH": "/app"}, cpu="2")
-    _, environment = started(one, threads={"minIntraOp": MORE})
-    # An inherited mask: stock does not fail there, it escapes.
-    held = shim_lab.probe(venv(release), model, [None], env=environment, cpus=CPUS[:1])
-    assert held["sessions"][0]["affinity"] == [str(CPUS[0])] * (MORE - 1)
-    assert "pthread_setaffinity_np" not in held["stderr"]
-    # A cgroup's cpuset, as of a container on exclusive CPUs: there stock can't and says so.
-    with shim_lab.one_cpu() as enter:
-        stock = shim_lab.probe(venv(release), model, [None], env={}, before=enter)
-        found = shim_lab.probe(venv(release), model, [None], env=environment, before=enter)
-    assert "pthread_setaffinity_np failed" in stock["stderr"]
-    assert "pthread_setaffinity_np" not in found["stderr"]
-    assert found["sessions"][0]["affinity"] == [str(CPUS[0])] * (MORE - 1)
-
-
 REPORT = """
 import json, os, sys
 record = sys.modules.get("raddle.report.record")
