@@ -13,10 +13,7 @@ from cluster.local_raddle import LocalRaddle
 from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(bool(real_kubelet.possible()), reason=real_kubelet.possible()),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(real_kubelet.possible()), reason=real_kubelet.possible())]
 
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 STATIC = {

@@ -20,14 +20,11 @@ pytestmark = pytest.mark.cluster
 NAMESPACE = "restricted"
 SETTINGS = Settings(
     shim=ShimDelivery(
-        config_map="raddle-shim-0123456789",
-        items={name: delivery.items(name) for name in delivery.ARCHITECTURES},
+        config_map="raddle-shim-0123456789", items={name: delivery.items(name) for name in delivery.ARCHITECTURES}
     )
 )
 FACTS = Facts(architectures=frozenset({"x86_64"}))
-EVERYTHING = {
-    "runtimes": list(families.NAMES),
-}
+EVERYTHING = {"runtimes": list(families.NAMES)}
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},

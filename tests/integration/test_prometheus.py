@@ -78,16 +78,9 @@ def prometheus(raddle, agent, tmp_path_factory):
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     port = free_port()
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                PROGRAM,
-                f"--config.file={folder}/prometheus.yml",
-                f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
+        options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+        command = [PROGRAM, *options, f"--web.listen-address=127.0.0.1:{port}"]
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         found = Prometheus(port)
         scraped = lambda: len(found.query("up == 1")) == 3  # noqa: E731
