@@ -282,9 +282,7 @@ def test_the_service_leads_from_443_to_the_port_that_private_clusters_open(defau
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{}, {"shim": {"door": False, "configMaps": {"namespaces": ["a", "b"]}}}],
-    ids=json.dumps,
+    "values", [{}, {"shim": {"door": False, "configMaps": {"namespaces": ["a", "b"]}}}], ids=json.dumps
 )
 @pytest.mark.parametrize("process", ["controller", "webhook", "agent"])
 def test_a_process_knows_every_flag_and_variable_that_the_chart_gives_it(process, values, monkeypatch):

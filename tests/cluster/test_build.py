@@ -123,10 +123,7 @@ def test_staging_modules_of_kubernetes_are_the_published_ones_of_its_version():
     upstream = {
         "k8s.io/kubernetes": {
             "Go": "1.26.0",
-            "Require": [
-                {"Path": "k8s.io/api", "Version": "v0.0.0"},
-                {"Path": "k8s.io/klog/v2", "Version": "v2.130.1"},
-            ],
+            "Require": [{"Path": "k8s.io/api", "Version": "v0.0.0"}, {"Path": "k8s.io/klog/v2", "Version": "v2.130.1"}],
         }
     }
     assert gomodule.derive("controlplane", Version(1, 36, 3), upstream) == (

@@ -125,10 +125,9 @@ def test_a_tree_as_it_was_recorded_says_the_same(captures, name, tmp_path):
     deleted = 0
     for added in expected["completed"]:
         folder, _, file = added.rpartition("/")
-        pattern = {
-            "cpu": f"sys/devices/system/{added}",
-            "node": f"sys/devices/system/node/**/{file}",
-        }.get(folder, f"sys/devices/system/**/{file}")
+        pattern = {"cpu": f"sys/devices/system/{added}", "node": f"sys/devices/system/node/**/{file}"}.get(
+            folder, f"sys/devices/system/**/{file}"
+        )
         for path in list(bare.glob(pattern)):
             path.unlink()
             deleted += 1

@@ -7,13 +7,7 @@ import pytest
 from generate import counts
 from report import ROOT
 
-MOST = {
-    "policy fields": 45,
-    "chart values": 80,
-    "make targets": 20,
-    "shim arrives by": 1,
-    "library tables": 1,
-}
+MOST = {"policy fields": 45, "chart values": 80, "make targets": 20, "shim arrives by": 1, "library tables": 1}
 
 
 @pytest.fixture(scope="module")

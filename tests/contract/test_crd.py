@@ -14,14 +14,7 @@ from generate import crds
 from raddle.planning import families, policy
 
 # Fields of the spec that decide who is governed or what is reported, but no number: raddle.planning.policy doesn't read them.
-NOT_PLANNED_WITH = {
-    "podSelector",
-    "namespaceSelector",
-    "tier",
-    "containers",
-    "priority",
-    "mode",
-}
+NOT_PLANNED_WITH = {"podSelector", "namespaceSelector", "tier", "containers", "priority", "mode"}
 BUILT_IN = ("podSelector", "namespaceSelector", "onnxruntime.configEntries", "onnxruntime.providerOptions")
 
 

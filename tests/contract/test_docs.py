@@ -16,8 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "ex
 
 
 @pytest.mark.parametrize(
-    "name",
-    [env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS, env.PLAN, "RADDLE_LOG", env.AGENT, env.LITERALS],
+    "name", [env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS, env.PLAN, "RADDLE_LOG", env.AGENT, env.LITERALS]
 )
 def test_every_variable_is_documented(name):
     assert name in (ROOT / "docs/reference/environment.md").read_text()

@@ -250,7 +250,7 @@ LIMITED = {
         "pod-of-a-reader": {"path": "/pods/models/ranker-1", "texts": [f"You may not get pods/proxy in {RADDLE}"]},
     },
     "operator": {
-        "node-of-an-operator": {"path": f"/raddle/nodes/{watched.WATCHED}", "texts": ["ranker-1/serve", "2 → 16"]},
+        "node-of-an-operator": {"path": f"/raddle/nodes/{watched.WATCHED}", "texts": ["ranker-1/serve", "2 → 16"]}
     },
 }
 

@@ -490,12 +490,7 @@ def inner(program, tree, *pairs):
 
 
 def test_the_plan_is_the_nearest_ancestor_s(started, program, tree):
-    environ = {
-        "PATH": PATH,
-        "RADDLE_LITERALS": "MKL_NUM_THREADS=2",
-        "RADDLE_LOG": "0",
-        "OTHER": "1",
-    }
+    environ = {"PATH": PATH, "RADDLE_LITERALS": "MKL_NUM_THREADS=2", "RADDLE_LOG": "0", "OTHER": "1"}
     python = program("python3", "Py_Main")
     found = dict(line.partition("=")[::2] for line in started(*inner(python, tree), **environ).splitlines())
     del environ["PATH"], environ["OTHER"]

@@ -161,8 +161,7 @@ func main() {
 
 
 @pytest.mark.parametrize(
-    ("cgo", "flags"),
-    [("0", ()), ("0", ("-buildmode=pie",)), ("1", ()), ("1", ("-ldflags=-linkmode=external",))],
+    ("cgo", "flags"), [("0", ()), ("0", ("-buildmode=pie",)), ("1", ()), ("1", ("-ldflags=-linkmode=external",))]
 )
 def test_a_go_program_is_given_the_same(tmp_path, cgo, flags):
     need(GO)
@@ -252,11 +251,7 @@ def test_a_python_that_is_started_in_another_way_has_the_shim_and_is_given_the_s
 def added_nothing(said):
     """The first line of what a Python says, without the counts that the door completes."""
     line = said.splitlines()[0]
-    for name, value in (
-        ("OMP_NUM_THREADS", "3"),
-        ("OPENBLAS_NUM_THREADS", "2"),
-        ("ORT_INTRA_OP_NUM_THREADS", "2"),
-    ):
+    for name, value in (("OMP_NUM_THREADS", "3"), ("OPENBLAS_NUM_THREADS", "2"), ("ORT_INTRA_OP_NUM_THREADS", "2")):
         line = line.replace(f"('{name}', '{value}'), ", "")
     return line
 

@@ -244,8 +244,7 @@ def test_the_record_of_sessions_is_bounded():
 
 
 @pytest.mark.parametrize(
-    ("version", "found"),
-    [("1.31.1", (1, 31)), ("1.20.0.dev20260901", (1, 20)), ("", ()), ("x.y", ()), ("2", (2,))],
+    ("version", "found"), [("1.31.1", (1, 31)), ("1.20.0.dev20260901", (1, 20)), ("", ()), ("x.y", ()), ("2", (2,))]
 )
 def test_a_version_is_read_as_far_as_it_is_numbers(version, found):
     assert version_of(version) == found

@@ -413,11 +413,7 @@ def test_one_pool_for_all_sessions_is_as_large_as_theirs_together(policy, intra_
 
 @pytest.mark.parametrize(
     ("policy", "torch_inter_op"),
-    [
-        (Policy(), 1),
-        (Policy(execution_mode="Parallel", inter_op=3), 3),
-        (Policy(runtimes=("onnxruntime",)), None),
-    ],
+    [(Policy(), 1), (Policy(execution_mode="Parallel", inter_op=3), 3), (Policy(runtimes=("onnxruntime",)), None)],
 )
 def test_torch_gets_one_inter_op_thread_unless_parallel_execution_is_asked_for(policy, torch_inter_op):
     assert plan(None, Budget(quota_cpus=8.0), policy).torch_inter_op == torch_inter_op

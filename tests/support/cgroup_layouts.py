@@ -272,13 +272,7 @@ LAYOUTS = [
     Layout(
         "LXC, version 2: systemd in the container, the limit at the namespace's root",
         proc("0::/init.scope\n", v2_mount()) | v2(TOP, "150000 100000", "0-1", "900") | v2(TOP + "/init.scope"),
-        {
-            "quota_cpus": 1.5,
-            "quota_path": TOP,
-            "period_us": 100000,
-            "cpuset": "0-1",
-            "memory_limit_bytes": 900,
-        },
+        {"quota_cpus": 1.5, "quota_path": TOP, "period_us": 100000, "cpuset": "0-1", "memory_limit_bytes": 900},
         ("0-1", 1.5),
     ),
     Layout(

@@ -11,10 +11,7 @@ ITEMS = [
     {"key": "ld.so.preload", "path": "ld.so.preload"},
 ]
 # The architectures' items differ, so that it shows which are mounted.
-SHIM = ShimDelivery(
-    config_map="raddle-shim-0123456789",
-    items={"x86_64": ITEMS, "aarch64": ITEMS[::-1]},
-)
+SHIM = ShimDelivery(config_map="raddle-shim-0123456789", items={"x86_64": ITEMS, "aarch64": ITEMS[::-1]})
 KNOWN = Facts(architectures=frozenset({"x86_64"}))
 
 

@@ -18,11 +18,7 @@ from raddle import delivery
 from raddle_operator.jobs import supervisor
 
 UID = 10123
-SHELLS: Mapping[str, Sequence[str]] = {
-    "dash": ("sh",),
-    "bash": ("sh",),
-    "busybox": ("sh", "sleep", "cp"),
-}
+SHELLS: Mapping[str, Sequence[str]] = {"dash": ("sh",), "bash": ("sh",), "busybox": ("sh", "sleep", "cp")}
 
 
 @contextlib.contextmanager
