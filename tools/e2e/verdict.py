@@ -20,7 +20,7 @@ _COUNT = re.compile(r"intra_op=(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observation:
     """One container, read from outside: its log, and the exit status and output of Raddle's commands in it.
 
     `show` is `python -m raddle`, None where the container has no Python, `live` `raddle explain --live -o json` of its
@@ -54,7 +54,7 @@ def error_lines(log: str) -> list[str]:
     return [line for line in log.splitlines() if any(mark in line for mark in ERRORS)]
 
 
-def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen: Seen) -> list[str]:
+def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen: Observation) -> list[str]:
     """What is not as it must be in a container of the pod, in sentences."""
     qos = pod["status"]["qosClass"]
     return [
@@ -66,7 +66,7 @@ def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen
     ]
 
 
-def told(container: Container, pod: Mapping[str, Any], seen: Seen, stock: Mapping[str, Any] | None) -> str:
+def told(container: Container, pod: Mapping[str, Any], seen: Observation, stock: Mapping[str, Any] | None) -> str:
     """A line to read: what the container was given, what really ran, and what a load costs, without Raddle -> with it.
 
     `stock` is what it showed without Raddle; None: it was not looked at.
@@ -132,7 +132,7 @@ def _places(container: Container, result: Mapping[str, Any]) -> Iterator[str]:
         yield f"threads are tied to {' '.join(threads)} on shared CPUs {cpus}"
 
 
-def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
+def _said(container: Container, plan: int | None, seen: Observation) -> Iterator[str]:
     """What Raddle says: its plan outside, its commands inside."""
     if plan is None:
         yield "the pod has no plan"

@@ -208,7 +208,7 @@ def _capacity_cpus(obj: Object) -> int | None:
 
 
 Findings = dict[str, dict[Key, Part]]
-"""Node -> the containers there of which something is to be mended."""
+"""Node -> the containers there of which something is to be fixed."""
 
 
 async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Gathered, Findings]:
