@@ -43,7 +43,7 @@ Exit codes: 0 done, 1 --node: no such topology or no answer from the cluster, 2 
     "--machine",
     "root",
     type=click.Path(exists=True, path_type=Path),
-    help="Plan as if bound to the machine whose sys/ and proc/ lie in this folder, or to a NodeCPUTopology file.",
+    help="Plan as if bound to this machine: a directory with sys/ and proc/, or a NodeCPUTopology file.",
 )
 @click.option(
     "-o", "--output", "form", default="table", show_default=True, type=click.Choice(["table", "json", "yaml"])

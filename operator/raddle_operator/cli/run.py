@@ -68,20 +68,20 @@ _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
     "--filename",
     "sources",
     multiple=True,
-    help="File with the policy, whatever it selects; - is stdin. Absent: one that leaves everything to Raddle.",
+    help="Policy file; selectors are ignored; - is stdin. Default: an empty policy.",
 )
 @click.option(
     "--machine",
     "root",
     type=click.Path(exists=True, path_type=Path),
     default=Path("/"),
-    help="As if on the machine whose sys/ and proc/ lie in this folder, or of this NodeCPUTopology. Absent: this one.",
+    help="Machine to plan for: directory with sys/ and proc/, or NodeCPUTopology file. Default: this machine.",
 )
 @click.option(
     "--print",
     "form",
     type=click.Choice(["env", "docker"]),
-    help="Run nothing; print the variables, or flags for `docker run`.",
+    help="Print the variables, or flags for `docker run`, without running COMMAND.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(limit: str | None, sources: Sequence[str], root: Path, form: str | None, command: tuple[str, ...]) -> None:

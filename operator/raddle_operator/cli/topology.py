@@ -66,16 +66,18 @@ class Observation:
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that holds sys/ and proc/ of a machine.  [default: /]",
+    help="Directory that contains a machine's sys/ and proc/.  [default: /]",
 )
-@click.option("--node", help="A node of the current cluster, as its agent has published it.")
+@click.option("--node", help="Node of the current cluster, as published by its agent.")
 @click.option("--pod", help="Draw this pod of the cluster on its node.")
-@click.option("-n", "--namespace", help="The pod's namespace. Absent: the context's.")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
-@click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
+@click.option("-n", "--namespace", help="Namespace of the pod. Default: the context's namespace.")
+@click.option(
+    "--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Path to the kubeconfig file."
+)
+@click.option("--context", help="Kubeconfig context. Default: the current context.")
 @click.option("-f", "--filename", "sources", multiple=True, help="Draw the workload in these manifests.")
 @click.option("--container", help="Draw only this container.")
-@click.option("--exclusive", metavar="CPUS", help="As if the container got these CPUs (0-7,16) for itself.")
+@click.option("--exclusive", metavar="CPUS", help="Plan as if the container had these exclusive CPUs (0-7,16).")
 @click.option(
     "-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "svg", "json", "yaml"])
 )

@@ -32,7 +32,7 @@ class Policy(NamedTuple):
         "objective",
         ("Latency", "Throughput"),
         "Latency",
-        "What the numbers aim at. Latency: a fractional CPU quota is rounded up; without one, one NUMA node. "
+        "Optimization goal. Latency: a fractional CPU quota is rounded up; without one, one NUMA node. "
         "Throughput: a fractional quota is rounded down, all cores may be used.",
     )
     budget_source: str = kinds.word(
@@ -41,8 +41,8 @@ class Policy(NamedTuple):
         "Auto",
         "Where the CPU budget comes from. Auto: the CPU limit, cut to the CPUs that the container really has; "
         "without a limit the physical cores of the node (of one NUMA node for Latency). Limit: the limit only; no "
-        "limit, no values. Request: the CPU request bounds it too. Node: the whole node, for pods that own their "
-        "node.",
+        "limit, no values. Request: the CPU request bounds it too. Node: the whole node, for pods that run alone on "
+        "their node.",
     )
     workers: Optional[int] = kinds.count(
         "budget.workersPerContainer",
@@ -65,7 +65,7 @@ class Policy(NamedTuple):
     reserve_cpus: Optional[float] = kinds.cpus(
         "budget.reserve",
         1024,
-        "CPUs of the limit that are left for others, such as 200m: of the pod-level limit for the pod's other "
+        "CPUs of the limit to reserve, such as 200m: of the pod-level limit for the pod's other "
         "containers, else of the container's own for its other processes. The threads then have whole CPUs of the "
         "rest, at least one thread. No effect on exclusive CPUs and without a limit. Absent: under a pod-level limit "
         "what the other containers without a limit of their own request. 0: nothing.",
@@ -136,7 +136,7 @@ class Policy(NamedTuple):
         "placement.smt",
         ("Auto", "OneThreadPerCore", "AllThreads"),
         "Auto",
-        "How SMT (hyper-threading) siblings count. Auto: as OneThreadPerCore. OneThreadPerCore: one thread for a "
+        "How to count SMT (hyper-threading) siblings. Auto: as OneThreadPerCore. OneThreadPerCore: one thread for a "
         "physical core, siblings idle. AllThreads: each logical CPU counts.",
     )
     core_type: str = kinds.word(
@@ -173,7 +173,7 @@ class Policy(NamedTuple):
         "presets",
         ("Auto", "Never"),
         "Auto",
-        "Whether known servers get what is known to suit them. Auto: a container whose image or command is one of "
+        "Whether to apply presets for known servers. Auto: a container whose image or command is one of "
         "`raddle presets` gets that row's variables and, where runtimes is absent, its families; servers that bind "
         "their own threads are left alone. Never: all containers alike.",
     )
@@ -233,7 +233,7 @@ class Policy(NamedTuple):
     arena_shrinkage: bool = kinds.flag(
         "onnxruntime.arenaShrinkage",
         False,
-        "Whether the arena's unused memory is given back after each run, which takes time in each run.",
+        "Whether to release the arena's unused memory after each run. This adds time to each run.",
         key="shrink",
     )
     config_entries: Tuple[Tuple[str, str], ...] = kinds.config_entries(
@@ -252,7 +252,7 @@ class Policy(NamedTuple):
         entries.ACKNOWLEDGED,
         "Keys of configEntries and providerOptions that change results or need the application's help; they are "
         "refused unless named here.",
-        "A key that its user answers for.",
+        "An acknowledged key.",
     )
     allocator: str = kinds.word(
         "allocator",
@@ -271,8 +271,8 @@ class Policy(NamedTuple):
     tuning: Optional[str] = kinds.name(
         "tuning",
         AUTO,
-        "The InferenceTuning of the pod's namespace whose result is planned with, where image, limit and kind of node "
-        "are those that it was found with: the winner's values then replace those of this policy. Auto: the newest one "
+        "The InferenceTuning of the pod's namespace whose result is used if image, limit and kind of node "
+        "match those it was measured with: the winner's values then replace those of this policy. Auto: the newest one "
         "of the pod's own workload that fits. Where none does, and before the pod is bound, the plan is the one "
         "without. Needs the chart's tuning.enabled.",
     )
@@ -280,7 +280,7 @@ class Policy(NamedTuple):
         "observe",
         ("Sessions", "Runs", "None"),
         "Sessions",
-        "What the shim records of Python's sessions, for the node's agent. Sessions: what each session got. Runs: a "
+        "What the shim records of Python's sessions, for the node's agent. Sessions: each session's settings. Runs: a "
         "histogram of run times too (at most a microsecond per run), and both among the metrics of a program that has "
         "prometheus_client. None: nothing.",
     )

@@ -94,11 +94,11 @@ def _options(command: Callable[..., None], *, orders: Sequence[str], forms: Sequ
     """The options that all three have."""
     path = click.Path(exists=True, dir_okay=False, path_type=Path)
     for option in (
-        click.option("--context", help="Context of the kubeconfig. Absent: its current one."),
-        click.option("--kubeconfig", type=path, help="As for kubectl."),
+        click.option("--context", help="Kubeconfig context. Default: the current context."),
+        click.option("--kubeconfig", type=path, help="Path to the kubeconfig file."),
         click.option("-o", "--output", "form", default="table", show_default=True, type=click.Choice(forms)),
-        click.option("-w", "--watch", is_flag=True, help=f"Look again every {EVERY_S:g} s, until Ctrl-C."),
-        click.option("--no-headers", "bare", is_flag=True, help="Without the line of names."),
+        click.option("-w", "--watch", is_flag=True, help=f"Refresh every {EVERY_S:g} s until Ctrl-C."),
+        click.option("--no-headers", "bare", is_flag=True, help="Do not print the header row."),
         click.option("--sort-by", "order", default="worst", show_default=True, type=click.Choice(orders)),
     ):
         command = option(command)
@@ -127,7 +127,7 @@ class DisplayOptions:
 
 @top.command("pods", epilog=f"{COLUMNS}\n{EXIT_CODES}")
 @click.argument("target", required=False)
-@click.option("-n", "--namespace", help="The namespace. Absent: the context's.")
+@click.option("-n", "--namespace", help="Namespace. Default: the context's namespace.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Pods of all namespaces.")
 @click.option("-l", "--selector", default="", help="Pods with these labels.")
 @partial(_options, orders=tuple(rows.POD_ORDERS), forms=("table", "wide", "json", "yaml"))
@@ -232,7 +232,7 @@ def _draw_node(options: DisplayOptions, name: str) -> None:
 
 @top.command("policies", epilog=EXIT_CODES)
 @click.option(
-    "-n", "--namespace", help="The namespace. Absent: the context's; ClusterInferenceThreadings are shown too."
+    "-n", "--namespace", help="Namespace. Default: the context's. ClusterInferenceThreadings are always shown."
 )
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Policies of all namespaces.")
 @partial(_options, orders=rows.POLICY_ORDERS, forms=("table", "json", "yaml"))

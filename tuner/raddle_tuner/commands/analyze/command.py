@@ -30,7 +30,7 @@ Exit codes: 0 done, 2 bad input: a model that does not load, inputs that don't f
     "--inputs",
     "npz",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take the inputs from this .npz file. Absent: they are made of types and shapes, 1 for open dimensions.",
+    help="An .npz file with the inputs. Default: generated, with 1 for dynamic dimensions.",
 )
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the critical path into this file.")
 @click.option("-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "json", "yaml"]))
