@@ -180,7 +180,8 @@ def a_pod_without_values_bears_no_mark_of_raddle(patched, decision):
         assert not names & {env.LITERALS}
 
 
-OTHERS = {"PYTHONPATH": "/otel/python", "JAVA_TOOL_OPTIONS": "-javaagent:/otel/agent.jar", "GOMAXPROCS": "3"}
+# A count that no plan has: an entry equal to Raddle's own can't be told from it.
+OTHERS = {"PYTHONPATH": "/otel/python", "JAVA_TOOL_OPTIONS": "-javaagent:/otel/agent.jar", "GOMAXPROCS": "99999"}
 
 
 def what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_the_opt_in(patched, rest):

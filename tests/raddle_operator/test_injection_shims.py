@@ -176,12 +176,11 @@ def test_without_the_shim_javas_options_get_nothing_and_a_reason_says_so():
     assert env.LITERALS not in values(patched)
 
 
-# --- the volume's place -----------------------------------------------------------------------------------------------
+# --- the volume -----------------------------------------------------------------------------------------------------
 
 
 OWN_FOLDERS = [
     ({"name": "raddle-shim", "emptyDir": {}}, "/data"),
-    ({"name": "raddle-shim", "image": {"reference": "example.test/models:1"}}, "/models"),
     ({"name": "raddle-shim", "configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle"),
 ]
 

@@ -138,12 +138,11 @@ def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
         yield "the pod has no plan"
     elif plan != container.threads:
         yield f"the plan is {plan} threads, expected {container.threads}"
-    if seen.live is not None:
-        status, text = seen.live
-        if status or not all(one["withRuntime"] for one in json.loads(text)["live"]["containers"]):
-            yield f"`raddle explain --live` ended with {status}: {text[-600:]}"
-        elif (marked := _marked(text, container.name)) != {container.threads}:
-            yield f"`raddle explain --live` says {sorted(marked)} threads, expected {container.threads}"
+    status, text = seen.live
+    if status or not all(one["withRuntime"] for one in json.loads(text)["live"]["containers"]):
+        yield f"`raddle explain --live` ended with {status}: {text[-600:]}"
+    elif (marked := _marked(text, container.name)) != {container.threads}:
+        yield f"`raddle explain --live` says {sorted(marked)} threads, expected {container.threads}"
     if seen.show is None:
         return
     status, text = seen.show

@@ -11,7 +11,7 @@ of that name is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
@@ -19,7 +19,7 @@ from raddle.planning import templates
 from raddle.planning.values import JAVA_OPTIONS
 from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.variables import Entry
-from raddle_operator.injection.volumes import CONFIG_MAP_PREFIX, OUR_VOLUMES, SHIM_VOLUME
+from raddle_operator.injection.volumes import CONFIG_MAP_PREFIX, SHIM_VOLUME
 from raddle_operator.objects.pods import Container, EnvEntry, Pod, Volume, env_entry, pod_from_object, with_entries
 from raddle_operator.objects.reading import SpecError
 
@@ -27,9 +27,7 @@ from raddle_operator.objects.reading import SpecError
 _TRACES: Final = frozenset((env.LITERALS,))
 # What Raddle writes is far below; a longer one is forged.
 _MAX_LISTING: Final = 16384
-_PATHS: Final = {
-    SHIM_VOLUME: (delivery.MOUNT_PATH, delivery.PRELOAD_FILE),
-}
+_PATHS: Final = (delivery.MOUNT_PATH, delivery.PRELOAD_FILE)
 
 
 def strip_injected(pod: Pod) -> Pod:
@@ -40,19 +38,18 @@ def strip_injected(pod: Pod) -> Pod:
     if not _has_traces(pod):
         return pod
     volumes = _their_volumes(pod)
-    owned = OUR_VOLUMES.difference(volume.name for volume in volumes)
+    owned = all(volume.name != SHIM_VOLUME for volume in volumes)
     return pod._replace(
         volumes=volumes,
-        containers=tuple(_strip(container, owned) for container in pod.containers),
-        init_containers=tuple(_strip(container, owned) for container in pod.init_containers),
+        containers=tuple(_strip(container, owned=owned) for container in pod.containers),
+        init_containers=tuple(_strip(container, owned=owned) for container in pod.init_containers),
     )
 
 
 def _has_traces(pod: Pod) -> bool:
     """Whether a container or a volume may have something of ours."""
-    return not OUR_VOLUMES.isdisjoint([volume.name for volume in pod.volumes]) or any(
-        _may_have_variables(container) or _mounts_any(container, OUR_VOLUMES)
-        for container in pod.containers + pod.init_containers
+    return any(volume.name == SHIM_VOLUME for volume in pod.volumes) or any(
+        _may_have_variables(container) or _mounts_ours(container) for container in pod.containers + pod.init_containers
     )
 
 
@@ -60,8 +57,8 @@ def _may_have_variables(container: Container) -> bool:
     return container.annotated or not container.env.keys().isdisjoint(_TRACES)
 
 
-def _mounts_any(container: Container, volumes: frozenset[str]) -> bool:
-    return not volumes.isdisjoint([mount.volume for mount in container.mounts + container.devices])
+def _mounts_ours(container: Container) -> bool:
+    return any(mount.volume == SHIM_VOLUME for mount in container.mounts + container.devices)
 
 
 def literals_of(pod: Any) -> dict[str, dict[str, str]]:
@@ -91,12 +88,12 @@ def _own_literals(container: Container) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}
 
 
-def _strip(container: Container, owned: frozenset[str]) -> Container:
+def _strip(container: Container, *, owned: bool) -> Container:
     if _may_have_variables(container):
         container = _strip_variables(container)
-    if _mounts_any(container, owned):
+    if owned and _mounts_ours(container):
         mounts, devices = (
-            tuple(mount for mount in found if mount.volume not in owned)
+            tuple(mount for mount in found if mount.volume != SHIM_VOLUME)
             for found in (container.mounts, container.devices)
         )
         container = container._replace(mounts=mounts, devices=devices)
@@ -154,36 +151,27 @@ def _is_ours(entry: EnvEntry, listed: _Listed) -> bool:
 
 def _their_volumes(pod: Pod) -> tuple[Volume, ...]:
     """The volumes that are not ours. Several may have one name, before the API server has refused such a pod."""
-    if all(volume.name not in OUR_VOLUMES for volume in pod.volumes):
+    if all(volume.name != SHIM_VOLUME for volume in pod.volumes):
         return pod.volumes
     elsewhere = _mounted_elsewhere(pod)
-    return tuple(
-        volume
-        for volume in pod.volumes
-        if volume.name not in OUR_VOLUMES or volume.name in elsewhere or not _has_shape(volume)
+    return tuple(volume for volume in pod.volumes if volume.name != SHIM_VOLUME or elsewhere or not _has_shape(volume))
+
+
+def _mounted_elsewhere(pod: Pod) -> bool:
+    """Whether some container has mounted a volume with our name where we would not.
+
+    One walk over the mounts, however many volumes of the name a hostile pod has.
+    """
+    return any(
+        mount.volume == SHIM_VOLUME and mount.path not in _PATHS
+        for container in pod.containers + pod.init_containers
+        for mount in container.mounts
     )
 
 
-def _mounted_elsewhere(pod: Pod) -> Collection[str]:
-    """Those of our names that some container has mounted where we would not.
-
-    One walk over the mounts, however many volumes of a name a hostile pod has.
-    """
-    return {
-        mount.volume
-        for container in pod.containers + pod.init_containers
-        for mount in container.mounts
-        if mount.volume in OUR_VOLUMES and mount.path not in _PATHS[mount.volume]
-    }
-
-
 def _has_shape(volume: Volume) -> bool:
-    """Whether a volume with one of our names has one of our shapes."""
+    """Whether a volume with our name has our shape."""
     source = {key: value for key, value in volume.raw.items() if key != "name"}
-    return _has_shim_shape(source)
-
-
-def _has_shim_shape(source: Mapping[str, Any]) -> bool:
     config_map = source.get("configMap")
     if len(source) != 1 or not isinstance(config_map, dict):
         return False

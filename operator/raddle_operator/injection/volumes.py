@@ -12,7 +12,6 @@ from typing import Any, Final
 from raddle import delivery
 
 SHIM_VOLUME: Final = "raddle-shim"
-OUR_VOLUMES: Final = frozenset((SHIM_VOLUME,))
 CONFIG_MAP_PREFIX: Final = "raddle-shim-"
 # On the ConfigMap; its value is the content's hash.
 SHIM_LABEL: Final = "raddle.dev/shim"
