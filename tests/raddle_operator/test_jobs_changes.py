@@ -48,12 +48,6 @@ def after(tuned, *rounds, machines=TWO, **more):
     return plan
 
 
-def test_the_first_node_of_a_class_searches():
-    plan = after(tuning_object())
-    assert plan.start == (Start(node="a", attempt=1),)
-    assert states(plan) == {"a": "Pending"}
-
-
 def test_while_it_searches_no_other_node_is_used():
     plan = after(tuning_object(), [run("a", State.RUNNING)])
     assert (plan.start, plan.stop, states(plan)) == ((), (), {"a": "Running"})
@@ -83,9 +77,10 @@ def test_a_node_where_the_winner_only_keeps_the_bound_counts_before_those_where_
     assert after(tuning_object(), done[:1], done).classes[0].decided_by.name == "b"
 
 
-def test_one_node_is_enough_where_one_was_asked_for():
+@pytest.mark.parametrize("later", [(), ([],)], ids=["while its Job is there", "when its Job has gone"])
+def test_one_node_is_enough_where_one_was_asked_for_and_its_result_stays_known(later):
     tuned = tuning_object(nodeClasses={"nodesPerClass": 1})
-    plan = after(tuned, [run("a", State.MEASURED, outcome=outcome())])
+    plan = after(tuned, [run("a", State.MEASURED, outcome=outcome())], *later)
     assert (plan.classes[0].verdict, plan.start) == (Verdict.BETTER, ())
 
 
@@ -135,13 +130,7 @@ def of_image(digest):
     return replace(found, key=replace(found.key, image=digest))
 
 
-def test_a_result_stays_known_when_its_job_has_gone():
-    tuned = tuning_object(nodeClasses={"nodesPerClass": 1})
-    plan = after(tuned, [run("a", State.MEASURED, outcome=outcome())], [])
-    assert (plan.classes[0].verdict, plan.start) == (Verdict.BETTER, ())
-
-
-def test_each_class_gets_a_result_of_its_own_one_node_at_a_time():
+def test_the_first_node_of_each_class_searches_one_node_at_a_time():
     machines = {"a": BIG, "b": BIG, "c": SMALL, "d": SMALL}
     plan = after(tuning_object(), machines=machines)
     assert plan.start == (Start(node="a", attempt=1),)

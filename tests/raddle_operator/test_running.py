@@ -198,17 +198,17 @@ class Clock:
         return self.now_s
 
 
-def writer(server, clock, *taken):
-    """A writer that has taken this report as often as it takes to tell of it."""
+def writing(*taken, **server):
+    """A server, a clock, and a writer that has taken this report as often as it takes to tell of it."""
+    server, clock = Server(**server), Clock()
     made = SummaryWriter(server, "/apis/t/n1", "n1", Backoff(1, 60), every_s=10, now_s=clock)
     for one in taken * 2:
         made.take(one)
-    return made
+    return server, clock, made
 
 
 def test_the_first_summary_is_written_and_then_nothing_while_nothing_changes():
-    server, clock = Server(), Clock()
-    made = writer(server, clock)
+    server, clock, made = writing()
     for _ in range(5):
         made.take(report(container()))
         made.write(server.live)
@@ -218,8 +218,7 @@ def test_the_first_summary_is_written_and_then_nothing_while_nothing_changes():
 
 
 def test_a_change_that_comes_soon_after_a_write_waits():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report(container()))
+    server, clock, made = writing(report(container()))
     assert made.write(server.live) == 10
     made.take(report(container(), container(name="b")))
     clock.now_s += 4
@@ -230,8 +229,7 @@ def test_a_change_that_comes_soon_after_a_write_waits():
 
 
 def test_what_somebody_else_has_taken_away_is_written_again():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report())
+    server, clock, made = writing(report())
     made.write(server.live)
     clock.now_s += 60
     made.write({"status": {}})
@@ -239,9 +237,8 @@ def test_what_somebody_else_has_taken_away_is_written_again():
 
 
 def test_an_agent_that_no_longer_looks_takes_its_summary_away():
-    server, clock = Server(), Clock()
+    server, _, made = writing()
     server.live["status"]["running"] = {"policies": []}
-    made = writer(server, clock)
     assert made.write(server.live) is None
     made.give_up()
     made.write(server.live)
@@ -250,8 +247,7 @@ def test_an_agent_that_no_longer_looks_takes_its_summary_away():
 
 
 def test_a_server_that_does_not_know_the_field_yet_is_not_written_to_again_and_again():
-    server, clock = Server(drops=True), Clock()
-    made = writer(server, clock, report(container()))
+    server, clock, made = writing(report(container()), drops=True)
     for _ in range(5):
         made.write(server.live)
         clock.now_s += 60
@@ -259,8 +255,7 @@ def test_a_server_that_does_not_know_the_field_yet_is_not_written_to_again_and_a
 
 
 def test_a_look_that_failed_changes_nothing():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report(container()))
+    server, clock, made = writing(report(container()))
     made.write(server.live)
     made.take(None)
     clock.now_s += 60
@@ -269,8 +264,7 @@ def test_a_look_that_failed_changes_nothing():
 
 
 def test_nothing_is_written_before_the_object_is_there_and_a_refusal_is_tried_again_later():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report())
+    server, clock, made = writing(report())
     assert made.write(None) is None
     server.fails = True
     wait_s = made.write(server.live)
