@@ -125,6 +125,9 @@ def test_the_four_kinds_are_there():
 
 
 GOOD_STRING = {"type": "string", "description": "Some text.", "maxLength": 5}
+SOME_LIST = {"type": "array", "description": "Some list.", "items": GOOD_STRING}
+ATOMIC_LIST = SOME_LIST | {"maxItems": 3, "x-kubernetes-list-type": "atomic"}
+SOME_OBJECT = {"type": "object", "description": "Some object."}
 BAD = {
     "a string without a bound": ({"type": "string", "description": "Some text."}, "maxLength"),
     "a string with a huge bound": (GOOD_STRING | {"maxLength": 1_000_000}, "maxLength"),
@@ -133,54 +136,22 @@ BAD = {
     "int-or-string": ({"x-kubernetes-int-or-string": True, "description": "A count."}, "int-or-string"),
     "an integer without a minimum": ({"type": "integer", "description": "A count."}, "minimum"),
     "a number without a minimum": ({"type": "number", "description": "Some rate."}, "minimum"),
-    "a list without a bound": (
-        {"type": "array", "description": "Some list.", "x-kubernetes-list-type": "set", "items": GOOD_STRING},
-        "maxItems",
-    ),
-    "a list without a list type": (
-        {"type": "array", "description": "Some list.", "maxItems": 3, "items": GOOD_STRING},
-        "list type",
-    ),
-    "an atomic list that several may write": (
-        {
-            "type": "array",
-            "description": "Some list.",
-            "maxItems": 3,
-            "x-kubernetes-list-type": "atomic",
-            "items": GOOD_STRING,
-        },
-        "list type",
-    ),
-    "a map without a bound": (
-        {"type": "object", "description": "Some map.", "additionalProperties": GOOD_STRING},
-        "maxProperties",
-    ),
+    "a list without a bound": (SOME_LIST | {"x-kubernetes-list-type": "set"}, "maxItems"),
+    "a list without a list type": (SOME_LIST | {"maxItems": 3}, "list type"),
+    "an atomic list that several may write": (ATOMIC_LIST, "list type"),
+    "a map without a bound": (SOME_OBJECT | {"additionalProperties": GOOD_STRING}, "maxProperties"),
     "a map with bad values": (
-        {"type": "object", "description": "Some map.", "maxProperties": 3, "additionalProperties": {"type": "string"}},
+        SOME_OBJECT | {"maxProperties": 3, "additionalProperties": {"type": "string"}},
         "maxLength",
     ),
-    "an object without fields": ({"type": "object", "description": "Some object."}, "without properties"),
+    "an object without fields": (SOME_OBJECT, "without properties"),
     "kept unknown fields": (
-        {
-            "type": "object",
-            "description": "Some object.",
-            "properties": {},
-            "x-kubernetes-preserve-unknown-fields": True,
-        },
+        SOME_OBJECT | {"properties": {}, "x-kubernetes-preserve-unknown-fields": True},
         "unknown fields",
     ),
     "a default that its parent hides": (
-        {
-            "type": "object",
-            "description": "Some object.",
-            "properties": {
-                "threads": {
-                    "type": "object",
-                    "description": "An inner object.",
-                    "properties": {"mode": GOOD_STRING | {"default": "a"}},
-                }
-            },
-        },
+        SOME_OBJECT
+        | {"properties": {"threads": SOME_OBJECT | {"properties": {"mode": GOOD_STRING | {"default": "a"}}}}},
         "default",
     ),
 } | {
@@ -196,18 +167,6 @@ def test_the_lint_refuses(case):
 
 
 def test_the_lint_accepts_what_keeps_the_rules():
-    selector = {
-        "type": "object",
-        "description": "Some object.",
-        "x-kubernetes-map-type": "atomic",
-        "properties": {
-            "values": {
-                "type": "array",
-                "description": "Some list.",
-                "maxItems": 3,
-                "x-kubernetes-list-type": "atomic",
-                "items": GOOD_STRING | {"enum": ["Auto", "Disable", "None"]},
-            }
-        },
-    }
+    values = ATOMIC_LIST | {"items": GOOD_STRING | {"enum": ["Auto", "Disable", "None"]}}
+    selector = SOME_OBJECT | {"x-kubernetes-map-type": "atomic", "properties": {"values": values}}
     assert list(lint(selector, "field")) == []

@@ -286,50 +286,34 @@ def test_a_plan_that_can_not_be_used_reaches_the_shim_which_says_so(started, pro
     "options",
     [
         *(
-            (),
-            ("-s",),
-            ("-W", "-E"),
-            ("-Werror",),
-            ("-X", "-I"),
-            ("-Xdev",),
-            ("-bb", "-v"),
-            ("--check-hash-based-pycs", "-I"),
+            "",
+            "-s",
+            "-W -E",
+            "-Werror",
+            "-X -I",
+            "-Xdev",
+            "-bb -v",
+            "--check-hash-based-pycs -I",
+            "-c pass -I",
+            "-cpass -E",
         ),
-        *(
-            ("-c", "pass", "-I"),
-            ("-cpass", "-E"),
-            ("-m", "x", "-S"),
-            ("-mx", "-S"),
-            ("x.py", "-I"),
-            ("-", "-I"),
-            ("--", "-I"),
-        ),
-        *(("-uc", "-I"), ("-OO", "x", "-E"), ("--version", "x", "-E")),
+        *("-m x -S", "-mx -S", "x.py -I", "- -I", "-- -I", "-uc -I", "-OO x -E", "--version x -E"),
     ],
 )
 def test_a_python_that_reads_the_path_gets_the_folder(started, program, options):
-    assert "PYTHONPATH" in variables(started(program("python3.11", "Py_Main"), *options))
+    assert "PYTHONPATH" in variables(started(program("python3.11", "Py_Main"), *options.split()))
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        *(
-            ("-I",),
-            ("-E",),
-            ("-S",),
-            ("-sE",),
-            ("-Ic", "pass"),
-            ("-W", "x", "-I"),
-            ("-Werror", "-S"),
-            ("-X", "dev", "-E"),
-        ),
-        *(("-bWx", "-I"), ("-OO", "-I", "x.py"), ("--check-hash-based-pycs", "never", "-I"), ("-uIm", "x")),
+        *("-I", "-E", "-S", "-sE", "-Ic pass", "-W x -I", "-Werror -S", "-X dev -E", "-bWx -I", "-OO -I x.py"),
+        *("--check-hash-based-pycs never -I", "-uIm x"),
     ],
 )
 @pytest.mark.parametrize("name", ["python3.11", "pypy3", "python"])
 def test_a_python_that_reads_no_path_or_no_sitecustomize_keeps_it(started, program, name, options):
-    assert variables(started(program(name, "Py_Main"), *options)) == COUNTS
+    assert variables(started(program(name, "Py_Main"), *options.split())) == COUNTS
 
 
 @pytest.mark.parametrize(("option", "found"), [("-I", False), ("-s", True)])

@@ -259,14 +259,8 @@ def added_nothing(said):
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("AS", 64 << 20),
-        ("NOFILE", 4),
-        ("NOFILE", 3),
-        ("NPROC", 0),
-        ("STACK", 256 << 10),
-        ("FSIZE", 0),
-        ("MEMLOCK", 0),
-        ("DATA", 32 << 20),
+        *(("AS", 64 << 20), ("NOFILE", 4), ("NOFILE", 3), ("NPROC", 0)),
+        *(("STACK", 256 << 10), ("FSIZE", 0), ("MEMLOCK", 0), ("DATA", 32 << 20)),
     ],
 )
 def test_limits_hold_no_more_than_without(built, name, most):
@@ -297,18 +291,8 @@ def test_limits_hold_no_more_than_without(built, name, most):
         {f"N{i}": "" for i in range(20_000)},
     ],
     ids=[
-        "none",
-        "off",
-        "nonsense",
-        "newer",
-        "too-long",
-        "empty-path",
-        "colon",
-        "long-path",
-        "many",
-        "odd",
-        "huge",
-        "many-names",
+        *("none", "off", "nonsense", "newer", "too-long", "empty-path", "colon", "long-path", "many", "odd"),
+        *("huge", "many-names"),
     ],
 )
 def test_no_environment_is_too_odd(built, environ):
@@ -416,12 +400,7 @@ def test_a_debugger_sees_the_program_that_it_has_started(built):
         "gdb",
         "-nx",
         "-batch",
-        "-ex",
-        "break main",
-        "-ex",
-        "run",
-        "-ex",
-        "continue",
+        *("-ex", "break main", "-ex", "run", "-ex", "continue"),
         "--args",
         built("gcc", "-g"),
     ]

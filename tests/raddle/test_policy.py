@@ -85,91 +85,69 @@ def test_a_plan_annotation_may_have_an_observed_load_that_a_spec_may_not_state()
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "wrong", "allowed"),
     [
-        ({"threads": {"intraOp": 0}}, "threads.intraOp: 0 is not allowed; it must be an integer from 1 to 1024"),
-        ({"threads": {"intraOp": "4"}}, "threads.intraOp: '4' is not allowed; it must be an integer from 1 to 1024"),
-        ({"threads": {"intraOp": True}}, "threads.intraOp: True is not allowed; it must be an integer from 1 to 1024"),
-        (
-            {"load": {"runTime": "33"}},
-            "load.runTime: '33' is not allowed; it must be a duration from 1us to 1h, such as 33ms",
-        ),
-        (
-            {"load": {"requestsPerSecond": "20"}},
-            "load.requestsPerSecond: '20' is not allowed; it must be a number above 0, at most 1000000",
-        ),
+        ({"threads": {"intraOp": 0}}, "threads.intraOp: 0", "an integer from 1 to 1024"),
+        ({"threads": {"intraOp": "4"}}, "threads.intraOp: '4'", "an integer from 1 to 1024"),
+        ({"threads": {"intraOp": True}}, "threads.intraOp: True", "an integer from 1 to 1024"),
+        ({"load": {"runTime": "33"}}, "load.runTime: '33'", "a duration from 1us to 1h, such as 33ms"),
+        ({"load": {"requestsPerSecond": "20"}}, "load.requestsPerSecond: '20'", "a number above 0, at most 1000000"),
         (
             {"observe": "Runs", "load": {"source": "Observed", "runTime": "33ms"}},
-            "load.runTime: '33ms' is not allowed; it must be absent when load.source is Observed",
+            "load.runTime: '33ms'",
+            "absent when load.source is Observed",
         ),
         (
             {"observe": "Runs", "load": {"source": "Observed", "requestsPerSecond": 20}},
-            "load.requestsPerSecond: 20 is not allowed; it must be absent when load.source is Observed",
+            "load.requestsPerSecond: 20",
+            "absent when load.source is Observed",
         ),
-        (
-            {"load": {"source": "Observed"}},
-            "load.source: 'Observed' is not allowed; it must be Stated, or set observe: Runs",
-        ),
-        ({"threads": 4}, "threads: 4 is not allowed; it must be a mapping"),
-        ({"objective": "latency"}, "objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
-        ({"runtimes": []}, "runtimes: [] is not allowed; it must be a list of " + ", ".join(families.NAMES)),
-        ({"runtimes": ["tf"]}, "runtimes: 'tf' is not allowed; it must be one of " + ", ".join(families.NAMES)),
-        (
-            {"threads": {"minIntraOp": 5, "maxIntraOp": 2}},
-            "threads.minIntraOp: 5 is not allowed; it must be at most threads.maxIntraOp (2)",
-        ),
-        (
-            {"threads": {"interOp": 2}},
-            "threads.interOp: 2 is not allowed; it must be 1, or set threads.executionMode: Parallel",
-        ),
-        (
-            {"onnxruntime": {"globalThreadPool": "yes"}},
-            "onnxruntime.globalThreadPool: 'yes' is not allowed; it must be true or false",
-        ),
+        ({"load": {"source": "Observed"}}, "load.source: 'Observed'", "Stated, or set observe: Runs"),
+        ({"threads": 4}, "threads: 4", "a mapping"),
+        ({"objective": "latency"}, "objective: 'latency'", "one of Latency, Throughput"),
+        ({"runtimes": []}, "runtimes: []", "a list of " + ", ".join(families.NAMES)),
+        ({"runtimes": ["tf"]}, "runtimes: 'tf'", "one of " + ", ".join(families.NAMES)),
+        ({"threads": {"minIntraOp": 5, "maxIntraOp": 2}}, "threads.minIntraOp: 5", "at most threads.maxIntraOp (2)"),
+        ({"threads": {"interOp": 2}}, "threads.interOp: 2", "1, or set threads.executionMode: Parallel"),
+        ({"onnxruntime": {"globalThreadPool": "yes"}}, "onnxruntime.globalThreadPool: 'yes'", "true or false"),
         (
             {"onnxruntime": {"configEntries": {"session.intra_op.spin_backoff_max": "65"}}},
-            (
-                "onnxruntime.configEntries.session.intra_op.spin_backoff_max: '65' is not allowed; "
-                'it must be a whole number from "1" to "64"'
-            ),
+            "onnxruntime.configEntries.session.intra_op.spin_backoff_max: '65'",
+            'a whole number from "1" to "64"',
         ),
         (
             {"onnxruntime": {"configEntries": {"session.force_spinning_stop": 1}}},
-            "onnxruntime.configEntries.session.force_spinning_stop: 1 is not allowed; it must be text: put it in quotes",
+            "onnxruntime.configEntries.session.force_spinning_stop: 1",
+            "text: put it in quotes",
         ),
         (
             {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"arena_extend_strategy": "big"}}}},
-            (
-                "onnxruntime.providerOptions.CUDAExecutionProvider.arena_extend_strategy: 'big' is not allowed; "
-                "it must be one of kNextPowerOfTwo, kSameAsRequested"
-            ),
+            "onnxruntime.providerOptions.CUDAExecutionProvider.arena_extend_strategy: 'big'",
+            "one of kNextPowerOfTwo, kSameAsRequested",
         ),
         (
             {"onnxruntime": {"providerOptions": {"TensorrtExecutionProvider": {}}}},
-            (
-                "onnxruntime.providerOptions: 'TensorrtExecutionProvider' is not allowed; "
-                "it must be one of CUDAExecutionProvider, OpenVINOExecutionProvider, XnnpackExecutionProvider"
-            ),
+            "onnxruntime.providerOptions: 'TensorrtExecutionProvider'",
+            "one of CUDAExecutionProvider, OpenVINOExecutionProvider, XnnpackExecutionProvider",
         ),
         (
             {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"use_tf32": "0"}}}},
-            (
-                "onnxruntime.providerOptions.CUDAExecutionProvider: 'use_tf32' is not allowed; "
-                "it must be named in onnxruntime.acknowledge too: it changes results or needs your help"
-            ),
+            "onnxruntime.providerOptions.CUDAExecutionProvider: 'use_tf32'",
+            "named in onnxruntime.acknowledge too: it changes results or needs your help",
         ),
-        ({"tuning": "auto/2"}, "tuning: 'auto/2' is not allowed; it must be Auto or the name of an object"),
-        ({"tuning": "x" * 64}, f"tuning: '{'x' * 64}' is not allowed; it must be Auto or the name of an object"),
+        ({"tuning": "auto/2"}, "tuning: 'auto/2'", "Auto or the name of an object"),
+        ({"tuning": "x" * 64}, f"tuning: '{'x' * 64}'", "Auto or the name of an object"),
         (
             {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Node"}},
-            "placement.numa: 'SingleNUMANode' is not allowed; it must be Auto or Any when budget.source is Node",
+            "placement.numa: 'SingleNUMANode'",
+            "Auto or Any when budget.source is Node",
         ),
     ],
 )
-def test_a_bad_field_is_named_with_its_value_and_what_is_allowed(spec, message):
+def test_a_bad_field_is_named_with_its_value_and_what_is_allowed(spec, wrong, allowed):
     with pytest.raises(PolicyError) as caught:
         parse(spec)
-    assert str(caught.value) == message
+    assert str(caught.value) == f"{wrong} is not allowed; it must be {allowed}"
 
 
 @pytest.mark.parametrize(
