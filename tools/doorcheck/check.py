@@ -25,7 +25,7 @@ GOVERNED: Final = {
     "ORT_INTER_OP_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # What loads a runtime would say what it got: torchrun does, whatever it is asked.
+    # What loads a runtime would print its settings: torchrun does, whatever it is asked.
     "RADDLE_LOG": "0",
 }
 # How a program is started -> (its environment, whether its descriptors are looked at).

@@ -221,7 +221,7 @@ def show(console: Console, answers: Sequence[Answer]) -> None:
         console.print(f"\nlive, container [bold]{escape(one.container)}[/]: {escape(_summary(one))}", soft_wrap=True)
         if one.processes:
             table = output.table("pid", "command", "door", "threads", "runtimes", "detail")
-            table.columns[-1].header = "WHAT IT GOT"
+            table.columns[-1].header = "SETTINGS"
             for process in one.processes:
                 table.add_row(*(escape(cell) for cell in _row(process)))
             console.print(Padding(table, (0, 0, 0, 2), expand=False))

@@ -356,7 +356,7 @@ def _not_planned(container: Container, planned: int) -> Skip | None:
 
 
 def _agent(container: Container, common: _Common, *, loads: bool) -> str:
-    """Whom the container's shims tell what they got, and as whom; "" for nobody."""
+    """The value of RADDLE_AGENT: where the container's shims send datagrams, and their container; "" for none."""
     wanted = common.agent and loads and common.policy.policy.observe != "None"
     return f"{common.agent}/{container.name}" if wanted and env.AGENT not in container.env else ""
 
