@@ -1,7 +1,5 @@
 """The webhook's answers to random pods, policies and reviews, 200 for a seed; and that a fault would be noticed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

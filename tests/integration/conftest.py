@@ -1,7 +1,5 @@
 """Raddle on a real API server and scheduler, with three nodes of different shapes; a fresh namespace a test."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The agent as a process of its own against a real API server: what it writes, how often, and what it mends."""
 
-from __future__ import annotations
-
 import array
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """The agent beside a real kubelet: what it says of its CPU manager, and what it says set up again."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """The CRDs on a real API server: what it fills in, what it refuses and with which advice, and what it prints."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

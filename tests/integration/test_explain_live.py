@@ -4,8 +4,6 @@ The node is a stand-in for a kubelet that runs the command on this machine, behi
 namespaces of its own, where one program with a runtime's library runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

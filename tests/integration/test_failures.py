@@ -3,8 +3,6 @@
 The processes are stopped here, so the cluster is this module's own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 

@@ -1,7 +1,5 @@
 """What pods get when they are created and when they are bound, on a real API server and scheduler."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 The stored pod has the server's defaults; deciding on it again must come to the same.
 """
 
-from __future__ import annotations
-
 import jsonpatch
 import pytest
 

@@ -1,7 +1,5 @@
 """A pod that is resized in place keeps the values that it was planned with; the controller says so."""
 
-from __future__ import annotations
-
 from cluster.objects import container, plan_of, pod, policy
 from cluster.waiting import wait
 

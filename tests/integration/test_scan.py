@@ -3,8 +3,6 @@
 The node's kubelet is a stand-in that answers /metrics/cadvisor, through the API server's own proxy.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import shutil

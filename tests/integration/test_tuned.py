@@ -1,7 +1,5 @@
 """A tuning's result on a real API server: from a tuning's status to a bound pod's plan and the policy's condition."""
 
-from __future__ import annotations
-
 import pytest
 from support import rights, tunings
 

@@ -1,7 +1,5 @@
 """InferenceTunings with the chart's rights on a real control plane, whose kubelets these tests are."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

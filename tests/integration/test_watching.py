@@ -1,7 +1,5 @@
 """What `raddle explain` and `raddle top` make of a real API server: pods by what people name, agents through its proxy."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a process tells the node's agent: in real datagrams, and never at the application's cost."""
 
-from __future__ import annotations
-
 import json
 import platform
 import socket

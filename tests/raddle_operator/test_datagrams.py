@@ -1,7 +1,5 @@
 """What shims tell the agent: read, kept within bounds, and put beside what the agent has seen."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """From a pod to a row: which runtime it runs, its threads now, what they should be, why, and what mends it."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

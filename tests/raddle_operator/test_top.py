@@ -1,7 +1,5 @@
 """`raddle top`: lines from reports and statuses, a node's cores with who ran on each."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl
