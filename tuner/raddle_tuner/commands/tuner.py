@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
+from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
 from raddle_operator.results import summary
 from raddle_operator.results.candidate import Candidate
@@ -230,7 +231,10 @@ def _base(order: Order, there: Pod) -> Base:
 
     def applied(changed: Mapping[str, Any]) -> Container:
         result = policy_from_object({**policy, "spec": dict(changed)})
-        return of_container(own, for_everything(result), name, machine, labels)
+        container = of_container(own, for_everything(result), name, machine, labels)
+        # The label is not the pod's: it stands here for whatever the pod has no shim for.
+        notes = tuple(note for note in container.notes if not note.startswith(SkipReason.DOOR_CLOSED))
+        return replace(container, notes=notes)
 
     budget = _budget(own, policy_from_object({**policy, "spec": spec}).policy.reserve_cpus)
     whole_cpus = budget.whole_cpus if order.guaranteed else 0
