@@ -56,7 +56,7 @@ def planning_and_reading() -> tuple[list[list[str]], list[Line]]:
         with tempfile.TemporaryDirectory() as folder:
             root = machines.write(shape, Path(folder))
             figures = _measured(_calls(str(root)))
-        rows.append([str(cpus), *(f"{spread(found)}; {short(apart(found))}" for found in figures.values())])
+        rows.append([str(cpus), *(f"{spread(item)}; {short(apart(item))}" for item in figures.values())])
         if cpus in {64, 512}:
             what, allowed = ("plan(), 2 NUMA nodes, 64 CPUs", 50) if cpus == 64 else ("plan(), 512 CPUs", 300)
             slowest = max((figures[name] for name in PLANS), key=statistics.median)
@@ -98,10 +98,10 @@ def _calls(root: str) -> dict[str, Callable[[], object]]:
 
 def _half(machine: Machine) -> int:
     """Half of the machine's cores with all their threads, or its only one."""
-    found = 0
+    result = 0
     for core in machine.cores[: max(1, len(machine.cores) // 2)]:
-        found |= core
-    return found
+        result |= core
+    return result
 
 
 def _measured(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:

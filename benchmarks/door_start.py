@@ -52,7 +52,7 @@ def starts(folder: Path) -> list[Start]:
     """The commands that this machine has."""
     home = folder / "venv"
     venv.create(home, symlinks=True)
-    found = [
+    result = [
         Start("/bin/true", ("/bin/true",), 1, OTHER_BUDGET_US, "µs"),
         Start("sh -c : (a shell probe)", ("/bin/sh", "-c", ":"), 1, OTHER_BUDGET_US, "µs"),
         Start("the system's python3 -c pass", ("/usr/bin/python3", "-c", "pass"), 0.2, PYTHON_BUDGET_MS),
@@ -62,7 +62,7 @@ def starts(folder: Path) -> list[Start]:
         Start("node -e 0", (shutil.which("node") or "", "-e", "0"), 0.1, RUNTIME_BUDGET_MS),
         Start("java -version", (shutil.which("java") or "", "-version"), 0.1, RUNTIME_BUDGET_MS),
     ]
-    return [one for one in found if os.access(one.command[0], os.X_OK)]
+    return [one for one in result if os.access(one.command[0], os.X_OK)]
 
 
 class Timer:

@@ -84,7 +84,7 @@ def pod(containers: int = 3, variables: int = 12) -> dict[str, Any]:
 
 def policies(count: int = 200) -> Policies:
     """So many policies, of which the last of the pod's namespace governs."""
-    found = [
+    result = [
         objects.policy(
             f"policy-{n}",
             "vision" if n % 4 == 0 else f"other-{n}",
@@ -92,10 +92,10 @@ def policies(count: int = 200) -> Policies:
         )
         for n in range(count - 1)
     ]
-    found.append(
+    result.append(
         objects.policy("resnet", "vision", podSelector={"matchLabels": {"app": "resnet"}}, containers=["serve"])
     )
-    return Policies(map(policy_from_object, found))
+    return Policies(map(policy_from_object, result))
 
 
 def machine(cores: int = 64) -> Machine:
@@ -105,7 +105,7 @@ def machine(cores: int = 64) -> Machine:
 
 def different_pods(count: int, *, own_limits: bool = False) -> list[dict[str, Any]]:
     """Pods with names of their own, as StatefulSets and Jobs make them; `own_limits`: and limits."""
-    found = []
+    result = []
     for number in range(count):
         obj = pod()
         obj["metadata"]["name"] = f"resnet-{number}"
@@ -113,8 +113,8 @@ def different_pods(count: int, *, own_limits: bool = False) -> list[dict[str, An
         serve["env"][0]["value"] = f"value-{number}"
         if own_limits:
             serve["resources"]["limits"]["cpu"] = f"{3000 + number}m"
-        found.append(obj)
-    return found
+        result.append(obj)
+    return result
 
 
 def _review(obj: dict[str, Any]) -> bytes:

@@ -45,30 +45,30 @@ def sessions(repetitions: int) -> list[Budget]:
                 kind = "first-planned" if name == "shim" else "first"
                 for what, value in _child(kind, model, environ, 1).items():
                     first[name].setdefault(what, []).append(value)
-    found = []
+    result = []
     for what, allowed in (("default options", SESSION_BUDGET_MS), ("the code's options", SESSION_BUDGET_MS)):
         more, noise = added(later[what + ", without"], later[what + ", with"])
-        found.append(Budget(what=f"a session of {what} (A/A {noise:.3f})", value=more, allowed=allowed, unit="ms"))
+        result.append(Budget(what=f"a session of {what} (A/A {noise:.3f})", value=more, allowed=allowed, unit="ms"))
     more, noise = added(first["base"]["session"], first["shim"]["session"])
     allowed = SESSION_BUDGET_MS + FIRST_SESSION_BUDGET_MS
-    found.append(Budget(what=f"the first session (A/A {noise:.3f})", value=more, allowed=allowed, unit="ms"))
+    result.append(Budget(what=f"the first session (A/A {noise:.3f})", value=more, allowed=allowed, unit="ms"))
     more, noise = added(runs["without"], runs["with"])
     what = f"a run with observe: Runs (A/A {noise:.2f})"
-    found.append(Budget(what=what, value=more, allowed=RUN_BUDGET_US, unit="us"))
+    result.append(Budget(what=what, value=more, allowed=RUN_BUDGET_US, unit="us"))
     for number, shares in (("one session", telling["one"]), ("256 sessions", telling["all"])):
         what, share = f"telling the agent of {number} with observe: Runs", statistics.median(shares)
-        found.append(Budget(what=what, value=share, allowed=TELL_BUDGET_PERCENT, unit="% of a CPU"))
+        result.append(Budget(what=what, value=share, allowed=TELL_BUDGET_PERCENT, unit="% of a CPU"))
     more, noise = added(first["base"]["import"], first["shim"]["import"])
     whole = statistics.median(first["base"]["import"])
     print(f"import onnxruntime: {more:.1f} ms more (A/A {noise:.1f}) than {whole:.0f} ms; no budget\n")
-    return found
+    return result
 
 
 def _child(what: str, model: Path, environ: dict[str, str], repetitions: int) -> dict[str, Any]:
     command = [sys.executable, str(Path(__file__).with_name("shim_child.py")), what, str(model), str(repetitions)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def identity_model(path: Path) -> Path:

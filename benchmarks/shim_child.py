@@ -39,7 +39,7 @@ def later(model: str, repetitions: int) -> dict[str, list[float]]:
 
     wrapped = binding.InferenceSession
     original = wrapped.__mro__[1]
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
 
     def make(constructor: Any, options: Any) -> float:
         started = time.perf_counter()
@@ -56,8 +56,8 @@ def later(model: str, repetitions: int) -> dict[str, list[float]]:
         }
         if turn >= 10:
             for what, value in once.items():
-                found.setdefault(what, []).append(value)
-    return found
+                result.setdefault(what, []).append(value)
+    return result
 
 
 def runs(model: str, repetitions: int) -> dict[str, list[float]]:
@@ -74,7 +74,7 @@ def runs(model: str, repetitions: int) -> dict[str, list[float]]:
     counted = observe.timed(bare)
     session.raddle = {"runs": observe.Runs()}
     feed = {"x": np.zeros(1, np.float32)}
-    found: dict[str, list[float]] = {"with": [], "without": []}
+    result: dict[str, list[float]] = {"with": [], "without": []}
 
     def turn(run: Any) -> float:
         started = time.perf_counter()
@@ -86,15 +86,15 @@ def runs(model: str, repetitions: int) -> dict[str, list[float]]:
         once = {"with": turn(counted), "without": turn(bare)}
         if number >= 10:
             for what, value in once.items():
-                found[what].append(value)
-    return found
+                result[what].append(value)
+    return result
 
 
 def tell(repetitions: int) -> dict[str, list[float]]:
     """Percent of a CPU that it takes to tell the agent of one session, and of as many as are kept, whose runs come."""
-    from raddle.report import observe, record, tell
+    from raddle.report import datagrams, observe, record
 
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent:
         agent.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{agent.getsockname()[1]}/serve"
@@ -103,7 +103,7 @@ def tell(repetitions: int) -> dict[str, list[float]]:
             record.sessions[:] = [
                 {"runtime": "onnxruntime", "effective": {"intra": size}, "runs": observe.Runs()} for size in sizes
             ]
-            teller = tell.Teller()
+            sender = datagrams.DatagramSender()
             for turn in range(repetitions + 10):
                 took_s = 0.0
                 # As the thread of observe=runs looks, while runs come all the time.
@@ -111,24 +111,24 @@ def tell(repetitions: int) -> dict[str, list[float]]:
                     for session in record.sessions:
                         session["runs"].counts[18 + turn % 16] += 1
                     before = time.process_time()
-                    teller.tell(where, 60.0 * turn + observe.REPEAT_EVERY_S * look)
+                    sender.send_if_due(where, 60.0 * turn + observe.REPEAT_EVERY_S * look)
                     took_s += time.process_time() - before
                 if turn >= 10:
-                    found.setdefault(name, []).append(took_s / 60 * 100)
-    return found
+                    result.setdefault(name, []).append(took_s / 60 * 100)
+    return result
 
 
 def main() -> None:
     """Arguments: first, first-planned, later, runs or tell, the model, how many sessions or turns of each kind."""
     what, model, repetitions = sys.argv[1:]
-    found: Any
+    result: Any
     if what == "tell":
-        found = tell(int(repetitions))
+        result = tell(int(repetitions))
     elif what in ("later", "runs"):
-        found = (later if what == "later" else runs)(model, int(repetitions))
+        result = (later if what == "later" else runs)(model, int(repetitions))
     else:
-        found = first(model, planned=what == "first-planned")
-    print(json.dumps(found))
+        result = first(model, planned=what == "first-planned")
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -118,12 +118,12 @@ def injected_annotations() -> dict[str, str]:
         facts(),
         Settings(),
     )
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for operation in decision.operations:
         if operation["path"].startswith("/metadata/annotations/"):
-            found[operation["path"].rpartition("annotations/")[2].replace("~1", "/")] = operation["value"]
-    assert found
-    return found
+            result[operation["path"].rpartition("annotations/")[2].replace("~1", "/")] = operation["value"]
+    assert result
+    return result
 
 
 def read_policy(obj: dict[str, Any]) -> PolicyObject:
@@ -148,20 +148,20 @@ def replicas() -> list[bytes]:
 
 def different_pods() -> list[bytes]:
     """Reviews of 4,000 pods with names of their own, as StatefulSets and Jobs make them; names and a value differ."""
-    found = injection.different_pods(4_000)
-    return [review(with_token(obj, number), number, "pods", "") for number, obj in enumerate(found)]
+    result = injection.different_pods(4_000)
+    return [review(with_token(obj, number), number, "pods", "") for number, obj in enumerate(result)]
 
 
 def with_token(obj: dict[str, Any], number: int) -> dict[str, Any]:
     """The pod with its own name for the token volume."""
     text = orjson.dumps(obj).replace(b"kube-api-access-x7k2p", b"kube-api-access-%05d" % number)
-    found: dict[str, Any] = orjson.loads(text)
-    return found
+    result: dict[str, Any] = orjson.loads(text)
+    return result
 
 
 def binding_reviews() -> list[bytes]:
     """Reviews of the bindings of 4,000 of the pods to as many nodes."""
-    found = []
+    result = []
     for number in range(4_000):
         metadata = {"name": f"resnet-{number}", "namespace": NAMESPACE, "uid": f"pod-{number}"}
         obj = {
@@ -170,8 +170,8 @@ def binding_reviews() -> list[bytes]:
             "metadata": metadata,
             "target": {"kind": "Node", "name": f"node-{number}"},
         }
-        found.append(review(obj, number, "pods", "binding"))
-    return found
+        result.append(review(obj, number, "pods", "binding"))
+    return result
 
 
 def review(obj: dict[str, Any], number: int, resource: str, subresource: str) -> bytes:
@@ -324,18 +324,18 @@ def run(folder: Path, repetitions: int, seconds: float) -> str:
     for load, reviews in bodies.items():
         (folder / load).write_bytes(b"\n".join(reviews))
     cells = [(load, clients) for load in LOADS for clients in CLIENTS]
-    found: dict[tuple[str, int], list[Run]] = {cell: [] for cell in cells}
+    result: dict[tuple[str, int], list[Run]] = {cell: [] for cell in cells}
     with server(folder) as (url, process):
         idle_mib = process.memory_info().rss / 2**20
         for load in LOADS:
             measure(client, folder, url, load, 8, 1.0, process)  # warms up
         for _ in range(repetitions):
             for load, clients in cells:
-                found[load, clients].append(measure(client, folder, url, load, clients, seconds, process))
+                result[load, clients].append(measure(client, folder, url, load, clients, seconds, process))
         loaded_mib = process.memory_info().rss / 2**20
     budgets = []
     for load in list(LOADS)[:2]:
-        busy, single = found[load, 32], found[load, 1]
+        busy, single = result[load, 32], result[load, 1]
         budgets += [
             report.Budget(
                 what=f"{load}, 32 clients", value=middle(busy, "per_s"), allowed=4600, unit="requests/s", at_least=True
@@ -346,7 +346,7 @@ def run(folder: Path, repetitions: int, seconds: float) -> str:
     budgets.append(report.Budget(what="memory after the load", value=loaded_mib, allowed=120, unit="MiB"))
     lines = [
         [load, str(clients), *(report.spread([getattr(run, field) for run in runs]) for field in FIELDS)]
-        for (load, clients), runs in found.items()
+        for (load, clients), runs in result.items()
     ]
     headings = (
         "load",

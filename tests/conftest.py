@@ -1,7 +1,5 @@
 """What all tests share: tiers, hypothesis profiles, golden files with one update flag, one local cluster a session."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import json

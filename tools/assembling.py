@@ -40,11 +40,11 @@ def assemble(
     online = [mask & ~gone for mask in masks]
 
     def groups(labels: Labels) -> list[tuple[int, int]]:
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         for label, mask in zip(labels, online, strict=False):
             if label is not None:
-                found[label] = found.get(label, 0) | mask
-        return sorted(found.items(), key=lambda item: (item[1] & -item[1], item[0]))
+                result[label] = result.get(label, 0) | mask
+        return sorted(result.items(), key=lambda item: (item[1] & -item[1], item[0]))
 
     nodes = sorted([*groups(numa_nodes), *((node, 0) for node in empty_numa_nodes)])
     return Machine(
@@ -92,10 +92,10 @@ def regular(
     order = sorted(range(cores), key=lambda core: (core % sockets, core)) if interleaved else list(range(cores))
 
     def labels(parts: int) -> Labels:
-        found: list[int | None] = [None] * cores
+        result: list[int | None] = [None] * cores
         for core, label in zip(order, blocks(cores, parts), strict=True):
-            found[core] = label
-        return found
+            result[core] = label
+        return result
 
     return assemble(
         numbered(cores, threads, adjacent=adjacent),

@@ -110,21 +110,21 @@ def reaching(changed: Iterable[str], edges: Mapping[str, Iterable[str]]) -> dict
 def chosen(paths: Iterable[str], files: Mapping[str, Path], edges: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """The tests to run for these changed paths, files or folders below tests/, each with the reason."""
     paths = list(paths)
-    found = {}
+    result = {}
     for path in paths:
         for pattern, tests in OTHERS:
             if re.match(pattern, path):
-                found.update(dict.fromkeys(tests, path))
+                result.update(dict.fromkeys(tests, path))
     names = {str(file.relative_to(ROOT)): name for name, file in files.items()}
     reached = reaching([names[path] for path in paths if path in names], edges)
     for name, by in reached.items():
         folder, _, file = name.rpartition("/")
         if file.startswith("test_"):
-            found[name] = by or "changed itself"
+            result[name] = by or "changed itself"
         elif file == "conftest.py" and folder != "tests":
-            found[folder] = by or name
-    inside = {test for test in found if any(test.startswith(f"{folder}/") for folder in found)}
-    return {test: why for test, why in sorted(found.items()) if test not in inside}
+            result[folder] = by or name
+    inside = {test for test in result if any(test.startswith(f"{folder}/") for folder in result)}
+    return {test: why for test, why in sorted(result.items()) if test not in inside}
 
 
 def differing() -> list[str]:

@@ -87,11 +87,11 @@ def write(contents: Mapping[str, str], into: Path) -> Path:
 
 def files_in(archive: str) -> dict[str, str]:
     """Path to text of each file. Raises ValueError for a malformed line."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     names, last = [""], ""
     for number, line in enumerate(archive.split("\n"), 1):
         if line.startswith("\t"):
-            found[last] += line[1:] + "\n"
+            result[last] += line[1:] + "\n"
         elif line.startswith("[") and line.endswith("]"):
             names = _directories(line[1:-1])
             if any(name.startswith("/") or ".." in name.split("/") for name in names):
@@ -101,11 +101,11 @@ def files_in(archive: str) -> dict[str, str]:
             texts = _texts(text.removeprefix(" "), len(names))
             if len(texts) != len(names):
                 raise ValueError(f"line {number}: {base} has {len(texts)} texts for {len(names)} directories")
-            found |= {f"{name}/{base}": f"{text}\n" for name, text in zip(names, texts, strict=True)}
+            result |= {f"{name}/{base}": f"{text}\n" for name, text in zip(names, texts, strict=True)}
             last = f"{names[-1]}/{base}"
         elif line and not line.startswith("#"):
             raise ValueError(f"line {number}: {line[:60]!r} is neither [directory] nor name = text")
-    return found
+    return result
 
 
 def _directories(section: str) -> list[str]:
@@ -133,11 +133,11 @@ def pack(contents: Mapping[str, str], comment: str) -> str:
         else:
             families[directory, base] = {0: text.replace("\n", "\n\t")}
     sections: dict[str, list[str]] = {}
-    for (directory, base), found in sorted(families.items()):
-        numbers = as_list(sorted(found))
-        runs = [(text, len(list(run))) for text, run in itertools.groupby(found[number] for number in sorted(found))]
+    for (directory, base), item in sorted(families.items()):
+        numbers = as_list(sorted(item))
+        runs = [(text, len(list(run))) for text, run in itertools.groupby(item[number] for number in sorted(item))]
         line = runs[0][0] if len(runs) == 1 else "; ".join(text + f" x{n}" * (n > 1) for text, n in runs)
-        section = directory.replace("{}", numbers if len(found) == 1 else f"{{{numbers}}}")
+        section = directory.replace("{}", numbers if len(item) == 1 else f"{{{numbers}}}")
         sections.setdefault(section, []).append(f"{base} = {line}".rstrip(" "))
     head = [f"# {line}".rstrip() for line in comment.splitlines()]
     return "\n".join([*head, *(line for name, lines in sections.items() for line in (f"[{name}]", *lines))]) + "\n"

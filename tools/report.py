@@ -76,8 +76,8 @@ def machine() -> str:
 def revision() -> str:
     """The short commit id, with "+" if tracked files differ from it; "unknown" outside a checkout."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--abbrev=10", "--exclude=*"]
-    found = subprocess.run(command, check=False, capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    return result.stdout.strip() or "unknown"
 
 
 def apart(values: Sequence[float]) -> float:

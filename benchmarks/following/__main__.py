@@ -33,17 +33,17 @@ def measure(way: str, kind: str, count: int) -> dict[str, float]:
     with canned.server("following.server", kind, str(count)) as (port, config):
         following = [sys.executable, "-m", "following.ways", way, kind, str(count), str(port), str(config)]
         done = subprocess.run(following, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def section() -> str:
     """The section of docs/benchmarks.md."""
-    found: dict[tuple[str, str, int], list[dict[str, float]]] = {case: [] for case in CASES}
+    result: dict[tuple[str, str, int], list[dict[str, float]]] = {case: [] for case in CASES}
     for _ in range(RUNS):  # interleaved, so that what else the machine does meets all alike
         for case in CASES:
-            found[case].append(measure(*case))
-            print(*case, found[case][-1], file=sys.stderr, flush=True)
+            result[case].append(measure(*case))
+            print(*case, result[case][-1], file=sys.stderr, flush=True)
     rows = [
         [
             f"`{way}`" if way.startswith("kopf") else "our informer",
@@ -52,7 +52,7 @@ def section() -> str:
             report.spread([run["memory_mb"] for run in runs]),
             f"{statistics.median(run['writes'] for run in runs):.0f}" if way in ways.WRITING else "0",
         ]
-        for (way, kind, count), runs in found.items()
+        for (way, kind, count), runs in result.items()
     ]
     headings = ("what follows them", "objects", "CPU s", "memory MB", "of them written to")
     return f"""## Following objects: our informer and kopf's handlers

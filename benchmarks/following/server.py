@@ -50,18 +50,18 @@ def application(kind: str, count: int) -> web.Application:
         return stream
 
     async def kinds(_: web.Request) -> web.Response:
-        found = [
+        result = [
             {"name": name, "singularName": name[:-1], "kind": name[:-1].capitalize(), "namespaced": name == "pods"}
             for name in (kind, "namespaces")  # which kopf looks for
         ]
         verbs = ["get", "list", "watch", "patch"]
-        return web.json_response({"groupVersion": "v1", "resources": [{**one, "verbs": verbs} for one in found]})
+        return web.json_response({"groupVersion": "v1", "resources": [{**one, "verbs": verbs} for one in result]})
 
     async def several(request: web.Request) -> web.StreamResponse:
         if request.query.get("watch"):
             return await silent(request)
-        found = slim if "PartialObjectMetadata" in request.headers.get("Accept", "") else full
-        return canned.page(request, count, found.__getitem__)
+        result = slim if "PartialObjectMetadata" in request.headers.get("Accept", "") else full
+        return canned.page(request, count, result.__getitem__)
 
     async def patched(request: web.Request) -> web.Response:
         await request.read()

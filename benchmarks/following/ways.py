@@ -103,9 +103,9 @@ async def _measure(way: str, kind: str, count: int, port: int, config: Path) -> 
                 await asyncio.sleep(0.2)
                 async with session.get(f"http://127.0.0.1:{port}/writes") as answer:
                     writes = await answer.json()
-    found = {"cpu_s": time.process_time() - began_s, "memory_mb": _memory_mb("VmHWM") - began_mb, "writes": writes}
+    result = {"cpu_s": time.process_time() - began_s, "memory_mb": _memory_mb("VmHWM") - began_mb, "writes": writes}
     following.cancel()
-    return found
+    return result
 
 
 def _memory_mb(name: str) -> float:
@@ -115,8 +115,8 @@ def _memory_mb(name: str) -> float:
 
 async def _main() -> None:
     way, kind, count, port, config = sys.argv[1:]
-    found = await _measure(way, kind, int(count), int(port), Path(config))
-    print(json.dumps(found), flush=True)
+    result = await _measure(way, kind, int(count), int(port), Path(config))
+    print(json.dumps(result), flush=True)
     os._exit(0)  # what is still followed would be waited for
 
 

@@ -301,22 +301,22 @@ def _nodes(number: int) -> str:
 
 def _row(number: int, changes: Sequence[Change]) -> list[str]:
     writes = [_writes(change.calls) for change in changes]
-    kinds = sorted({what for found in writes for what in found})
+    kinds = sorted({what for item in writes for what in item})
     return [
         _nodes(number),
         str(len(changes)),
         spread([change.written_s for change in changes]),
         spread([change.right_s for change in changes]),
         spread([change.cpu_s for change in changes]),
-        spread([found.total() for found in writes]),
-        ", ".join(f"{what} {spread([found[what] for found in writes])}" for what in kinds) or "–",
+        spread([item.total() for item in writes]),
+        ", ".join(f"{what} {spread([item[what] for item in writes])}" for what in kinds) or "–",
     ]
 
 
-def _writes(found: Mapping[calls.Call, int]) -> Counter[str]:
+def _writes(result: Mapping[calls.Call, int]) -> Counter[str]:
     """What the controller writes, but for its Lease, by kind."""
     verbs, writes = {"patch", "create", "update"}, Counter[str]()
-    for call, count in found.items():
+    for call, count in result.items():
         if call.account == "controller" and call.verb in verbs and call.what != "leases":
             writes[call.what] += count
     return writes

@@ -41,7 +41,7 @@ def policy() -> dict[str, Any]:
 
 def count(lines: Iterable[str]) -> Counter[Call]:
     """How often each kind of request is in these lines of the log."""
-    found: Counter[Call] = Counter()
+    result: Counter[Call] = Counter()
     for line in lines:
         event = json.loads(line)
         if event["stage"] != ("ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"):
@@ -49,8 +49,8 @@ def count(lines: Iterable[str]) -> Counter[Call]:
         account = event["user"]["username"].removeprefix(_PREFIX)
         target = event.get("objectRef") or {}
         what = "/".join(filter(None, (target.get("resource"), target.get("subresource"))))
-        found[Call(account, event["verb"], what or event["requestURI"].partition("?")[0])] += 1
-    return found
+        result[Call(account, event["verb"], what or event["requestURI"].partition("?")[0])] += 1
+    return result
 
 
 class Log:

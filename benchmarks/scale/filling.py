@@ -62,8 +62,8 @@ class Filler:
     async def policies(self) -> None:
         """Make the policies, `fleet` among them."""
         await self._kube.create(CLUSTER_INFERENCE_THREADINGS, objects.fleet())
-        found = list(objects.policies(self._size))
-        await self.each("policies", found, lambda policy: self._kube.create(INFERENCE_THREADINGS, policy))
+        result = list(objects.policies(self._size))
+        await self.each("policies", result, lambda policy: self._kube.create(INFERENCE_THREADINGS, policy))
 
     async def nodes(self) -> None:
         """Make the nodes, each with its NodeCPUTopology."""
@@ -74,11 +74,11 @@ class Filler:
         topology = objects.topology(number, made["metadata"]["uid"])
         await self._kube.apply(NODE_CPU_TOPOLOGIES, topology, field_manager="raddle-agent")
 
-    async def pods(self, found: list[Object], what: str = "pods") -> None:
+    async def pods(self, result: list[Object], what: str = "pods") -> None:
         """Create pods, bind each to the next node, and let it run."""
-        await self.each(f"{what} created", found, lambda pod: self._kube.create(PODS, pod))
-        await self.each(f"{what} bound", found, self._bind)
-        await self.each(f"{what} running", found, self._run)
+        await self.each(f"{what} created", result, lambda pod: self._kube.create(PODS, pod))
+        await self.each(f"{what} bound", result, self._bind)
+        await self.each(f"{what} running", result, self._run)
 
     async def _bind(self, pod: Object) -> None:
         node = objects.node_name(self._bound % self._size.nodes)
@@ -91,9 +91,9 @@ class Filler:
         status = objects.running(pod, now())
         await self._kube.patch(PODS, name, status, namespace, subresource="status", field_manager="kubelet")
 
-    async def delete(self, found: list[Object]) -> None:
+    async def delete(self, result: list[Object]) -> None:
         """Delete pods at once, as a kubelet does when their containers have ended."""
-        await self.each("pods deleted", found, self._delete)
+        await self.each("pods deleted", result, self._delete)
 
     async def _delete(self, pod: Object) -> None:
         path = PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"])

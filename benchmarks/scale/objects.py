@@ -100,8 +100,8 @@ def pods(where: str, size: Size, generation: str = GENERATION) -> Iterator[Objec
 
 def pod(where: str, app: int, replica: int, generation: str, containers: int = 3, variables: int = 12) -> Object:
     """A pod without a node, of about 6 kB where nothing is said of its containers and their variables."""
-    found = injection.pod(containers, variables)
-    metadata, spec = found["metadata"], found["spec"]
+    result = injection.pod(containers, variables)
+    metadata, spec = result["metadata"], result["spec"]
     del metadata["generateName"], metadata["managedFields"]  # the API server writes its own
     set_of_app = f"app-{app}-{generation}"
     metadata |= {"name": f"{set_of_app}-{replica:05}", "namespace": where}
@@ -111,7 +111,7 @@ def pod(where: str, app: int, replica: int, generation: str, containers: int = 3
     del spec["volumes"]
     for container in spec["containers"]:
         del container["volumeMounts"]
-    return found
+    return result
 
 
 def binding(obj: Object, node: str) -> Object:

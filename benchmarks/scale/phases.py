@@ -109,12 +109,12 @@ class _Bench:
             f"first start: ready {results.first_start.ready_s:.1f} s, right {results.first_right_s:.1f} s"
         )
         await self._quiet(controller)
-        for process, found in ((controller, results.starts), (webhook, results.webhook_starts)):
+        for process, item in ((controller, results.starts), (webhook, results.webhook_starts)):
             for _ in range(self._plan.starts):
                 results.load.append(figures.load())
                 await self._stop(process)
-                found.append(await figures.started(process, leads=process is controller))
-                self._progress.say(f"start {len(found)}: ready {found[-1].ready_s:.1f} s, CPU {found[-1].cpu_s:.1f} s")
+                item.append(await figures.started(process, leads=process is controller))
+                self._progress.say(f"start {len(item)}: ready {item[-1].ready_s:.1f} s, CPU {item[-1].cpu_s:.1f} s")
 
     async def _stop(self, process: Process) -> None:
         self._note_peak(process)

@@ -18,7 +18,7 @@ MEMORY_MB = {"controller": 200.0, "webhook": 120.0}
 
 def budgets(results: Results) -> list[Budget]:
     """The lines of design §9 that this benchmark measures. Of times the longest is held against the budget."""
-    found = [
+    result = [
         Budget(
             what="controller, start to ready, the longest",
             value=max(start.ready_s for start in _all_starts(results)),
@@ -28,11 +28,11 @@ def budgets(results: Results) -> list[Budget]:
     ]
     for what in (TAKES_ALL, CHANGES_ALL, LETS_GO, CHANGES_ONE):
         slowest = max(change.right_s for change in results.changes[what])
-        found.append(Budget(what=f"{what}: every status right, the longest", value=slowest, allowed=RIGHT_S, unit="s"))
+        result.append(Budget(what=f"{what}: every status right, the longest", value=slowest, allowed=RIGHT_S, unit="s"))
     for name, allowed in MEMORY_MB.items():
         peak = results.peak_mb[name]
-        found.append(Budget(what=f"{name}, resident memory, peak", value=peak, allowed=allowed, unit="MB"))
-    return found
+        result.append(Budget(what=f"{name}, resident memory, peak", value=peak, allowed=allowed, unit="MB"))
+    return result
 
 
 def _all_starts(results: Results) -> list[Start]:
@@ -93,13 +93,13 @@ def _start_rows(results: Results) -> Iterable[list[str]]:
 
 def _change_rows(changes: dict[str, list[Change]]) -> Iterable[list[str]]:
     for what in (TAKES_ALL, CHANGES_ALL, LETS_GO, CHANGES_ONE, ROLLOUT):
-        found = changes[what]
+        result = changes[what]
         yield [
             what,
-            str(len(found)),
-            spread([change.right_s for change in found]),
-            spread([change.cpu_s for change in found]),
-            short(statistics.median(change.writes for change in found)),
+            str(len(result)),
+            spread([change.right_s for change in result]),
+            spread([change.cpu_s for change in result]),
+            short(statistics.median(change.writes for change in result)),
         ]
 
 
@@ -130,11 +130,11 @@ def call_rows(calls: Counter[Call], seconds: float) -> Sequence[list[str]]:
     """A row for each kind of request, the most frequent of each account first; one row for an account without any."""
     rows = []
     for account in ACCOUNTS:
-        found = sorted(
+        result = sorted(
             ((count, call) for call, count in calls.items() if call.account == account),
             key=lambda pair: (-pair[0], pair[1]),
         )
-        rows += [[account, call.verb, call.what, short(count * 60 / seconds)] for count, call in found]
-        if not found:
+        rows += [[account, call.verb, call.what, short(count * 60 / seconds)] for count, call in result]
+        if not result:
             rows.append([account, "none", "", "0"])
     return rows

@@ -13,7 +13,7 @@ _CONNECTION: Final = re.compile(r"^\S+\s+\d+\s+\d+\s+(\S+)\s+\S+\s+users:\(\(\S*
 def received(text: str, pid: int) -> dict[str, int]:
     """The bytes received by each connection of a process, by its own address, from what `ss -tinpHO` says."""
     matches = (_CONNECTION.match(line) for line in text.splitlines())
-    return {found[1]: int(found[3]) for found in matches if found and int(found[2]) == pid}
+    return {item[1]: int(item[3]) for item in matches if item and int(item[2]) == pid}
 
 
 def of_process(pid: int) -> dict[str, int] | None:

@@ -88,7 +88,7 @@ def expected(pods: Iterable[PodRow], policies: Iterable[PolicyRow]) -> dict[Poli
 
     Raises ValueError when two policies of a namespace select one pod.
     """
-    found = {policy.key: Counts() for policy in policies}
+    result = {policy.key: Counts() for policy in policies}
     by_namespace: dict[str, list[PolicyRow]] = {}
     for policy in policies:
         by_namespace.setdefault(policy.key[0], []).append(policy)
@@ -101,14 +101,14 @@ def expected(pods: Iterable[PodRow], policies: Iterable[PolicyRow]) -> dict[Poli
         if len(governing) > 1:
             raise ValueError(f"a pod of {pod.namespace} is selected by {[policy.key for policy in governing]}")
         for policy in governing:
-            old = found[policy.key]
-            found[policy.key] = Counts(
+            old = result[policy.key]
+            result[policy.key] = Counts(
                 matched=old.matched + 1,
                 injected=old.injected + pod.injected,
                 safe=old.safe + (pod.injected and pod.safe),
                 stale=old.stale + (pod.injected and pod.settings_hash != policy.settings_hash),
             )
-    return found
+    return result
 
 
 def is_right(status: Mapping[str, Any], counts: Counts, generation: int) -> bool:

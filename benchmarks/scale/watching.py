@@ -104,10 +104,10 @@ class Policies:
 
 async def pod_rows(kube: Kube) -> list[PodRow]:
     """List all pods of the tenants, plainly."""
-    found: list[PodRow] = []
+    result: list[PodRow] = []
     async for page in kube.pages(PODS, metadata_only=True):
-        found += [truth.pod_row(obj) for obj in page.items if _is_tenant(obj)]
-    return found
+        result += [truth.pod_row(obj) for obj in page.items if _is_tenant(obj)]
+    return result
 
 
 def _is_tenant(obj: Object) -> bool:

@@ -144,36 +144,36 @@ def planted(surfaces: Sequence[Surface], part: float) -> str:
         for share in (0.0, 0.03, 0.1):
             cells = []
             for seconds in BUDGETS_S:
-                found = []
+                results = []
                 for seed in range(runs):
                     player = Player(flat(surface, share), Noise(), 5000 + seed)
-                    found.append(peers.searched(player.surface, player, seconds))
-                better = sum(result.verdict is Verdict.BETTER for result in found)
+                    results.append(peers.searched(player.surface, player, seconds))
+                better = sum(result.verdict is Verdict.BETTER for result in results)
                 cells.append(f"{100 * better / runs:.0f} %")
-            noise = statistics.median(result.noise_percent for result in found)
+            noise = statistics.median(result.noise_percent for result in results)
             rows.append([surface.name, report.short(noise), f"{100 * share:g} %", *cells])
             print(rows[-1], file=sys.stderr, flush=True)
     budgets = (f"{seconds / 60:g} minutes" for seconds in BUDGETS_S)
     return report.markdown_table(("surface made flat", "A/A, %", "planted gain", *budgets), rows)
 
 
-def _wilcoxon(found: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    return float(stats.wilcoxon(found).pvalue)
+def _wilcoxon(result: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return float(stats.wilcoxon(result).pvalue)
 
 
-def _student(found: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    return float(stats.ttest_1samp(found, 0).pvalue)
+def _student(result: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return float(stats.ttest_1samp(result, 0).pvalue)
 
 
-def _flipped(found: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+def _flipped(result: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
     rng = np.random.default_rng(1)
-    signs = rng.choice([-1, 1], size=(2000, len(found)))
-    return float((np.abs(signs @ found) >= abs(found.sum()) - 1e-12).mean())
+    signs = rng.choice([-1, 1], size=(2000, len(result)))
+    return float((np.abs(signs @ result) >= abs(result.sum()) - 1e-12).mean())
 
 
-def _bernstein(found: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+def _bernstein(result: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
     """The error at which the empirical Bernstein bound (Maurer & Pontil 2009) excludes 0, differences within 0.5."""
-    count, mean, variance = len(found), abs(found.mean()), found.var(ddof=1)
+    count, mean, variance = len(result), abs(result.mean()), result.var(ddof=1)
     errors = np.geomspace(1e-9, 1, 200)
     logs = np.log(2 / errors)
     radius = np.sqrt(2 * variance * logs / count) + 7 * 1.0 * logs / (3 * (count - 1))
@@ -197,10 +197,10 @@ def tests(surface: Surface, part: float) -> str:
         called = dict.fromkeys(TESTS, 0)
         for seed in range(runs):
             player = Player(flat(surface, share), Noise(), seed)
-            found = differences(player.surface, Candidate.of({"program.ioBinding": True}), player, looks[-1])
+            result = differences(player.surface, Candidate.of({"program.ioBinding": True}), player, looks[-1])
             for name, test in TESTS.items():
                 called[name] += any(
-                    found[:look].mean() < 0 and test(found[:look]) < 0.05 / len(looks) for look in looks
+                    result[:look].mean() < 0 and test(result[:look]) < 0.05 / len(looks) for look in looks
                 )
         for name, count in called.items():
             rows[name].append(f"{100 * count / runs:.1f} %")
@@ -208,12 +208,12 @@ def tests(surface: Surface, part: float) -> str:
 
 
 FIGURES: dict[str, Callable[[np.ndarray[tuple[int], np.dtype[np.float64]]], float]] = {
-    "median": lambda found: float(np.median(found)),
-    "mean": lambda found: float(found.mean()),
-    "mean of the slowest fifth": lambda found: float(found[-max(1, len(found) // 5) :].mean()),
-    "mean of the slowest tenth": lambda found: float(found[-max(1, len(found) // 10) :].mean()),
-    "mean of the slowest twentieth": lambda found: float(found[-max(1, len(found) // 20) :].mean()),
-    "p99": lambda found: float(np.quantile(found, 0.99, method="inverted_cdf")),
+    "median": lambda samples: float(np.median(samples)),
+    "mean": lambda samples: float(samples.mean()),
+    "mean of the slowest fifth": lambda samples: float(samples[-max(1, len(samples) // 5) :].mean()),
+    "mean of the slowest tenth": lambda samples: float(samples[-max(1, len(samples) // 10) :].mean()),
+    "mean of the slowest twentieth": lambda samples: float(samples[-max(1, len(samples) // 20) :].mean()),
+    "p99": lambda samples: float(np.quantile(samples, 0.99, method="inverted_cdf")),
 }
 # Candidates whose p99 differ by less than this need not be told apart.
 APART = 0.05
@@ -230,14 +230,14 @@ def figures(surfaces: Sequence[Surface], part: float) -> str:
         for surface in latency:
             player = Player(surface, Noise(neighbour=0.0), 1)
             seconds = peers.block_s(surface)
-            for same, found in spreads.items():
+            for same, item in spreads.items():
                 values = []
                 for pair in range(pairs):
                     seeds = (2 * pair, 2 * pair + (not same))
                     blocks = [player.block(Candidate(), seconds, seed) for seed in seeds]
                     one, other = (figure(np.sort(block.latencies_ms)) for block in blocks)
                     values.append(np.log(one / other))
-                found.append(100 * float(np.std(values)))
+                item.append(100 * float(np.std(values)))
             alike += _alike(surface, figure)
         rows.append(
             [
@@ -256,14 +256,14 @@ def _alike(surface: Surface, figure: Callable[[np.ndarray[tuple[int], np.dtype[n
     player = Player(surface, Noise(0.0, 0.0, 0.0, neighbour=0.0), 1)
     choices = [choice for axis in surface.space().axes for _, choice in axis.choices if surface.times(choice)]
     rate = surface.objective.rate or 1.0
-    found = []
+    result = []
     for choice in choices:
         latencies = np.sort(player.block(choice, 4000 / rate, 1).latencies_ms)
-        found.append((FIGURES["p99"](latencies), figure(latencies)))
+        result.append((FIGURES["p99"](latencies), figure(latencies)))
     return [
         (one[0] < other[0]) == (one[1] < other[1])
-        for number, one in enumerate(found)
-        for other in found[:number]
+        for number, one in enumerate(result)
+        for other in result[:number]
         if abs(np.log(one[0] / other[0])) > APART
     ]
 

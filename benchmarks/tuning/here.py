@@ -48,7 +48,7 @@ SITES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
+class LocalModel:
     """A site whose programs can be measured. `key` is of the plan at no objective in particular.
 
     A block that others on the machine disturbed is measured again up to `repeats` times.
@@ -64,14 +64,14 @@ class Here:
     def measure(self, request: MeasurementRequest) -> Block | Failure:
         """A block, or why there is none."""
         for _ in range(self.repeats):
-            found = self.measuring.measure(request)
-            if isinstance(found, Failure) or not found.disturbed:
-                return found
+            result = self.measuring.measure(request)
+            if isinstance(result, Failure) or not result.disturbed:
+                return result
         return self.measuring.measure(request)
 
 
 @contextlib.contextmanager
-def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[Here]:
+def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[LocalModel]:
     """The site with its model in the folder. Raises TrialError where the plan's own program does not come up."""
     with contextlib.ExitStack() as stack:
         inputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tuning-")))
@@ -88,4 +88,4 @@ def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[Here]:
         first = measuring.program(Candidate())
         searched = space(base.case(first, subject.can, subject.max_inter_op))
         key = base.key(subject.digest, Objective(kind=Kind.LATENCY), first)
-        yield Here(base=base, subject=subject, measuring=measuring, space=searched, key=key, repeats=repeats)
+        yield LocalModel(base=base, subject=subject, measuring=measuring, space=searched, key=key, repeats=repeats)

@@ -50,10 +50,10 @@ class Choice:
     said: str = ""
 
 
-def raddle(site: here.Site, found: here.Here, rate: float, minutes: float) -> Choice:
+def raddle(site: here.Site, results: here.LocalModel, rate: float, minutes: float) -> Choice:
     """What `raddle tune` prints after so many minutes."""
     program = str(Path(sys.executable).with_name("raddle"))
-    command = [program, "tune", str(found.subject.path), "--limit", site.limit]
+    command = [program, "tune", str(results.subject.path), "--limit", site.limit]
     command += ["--rate", f"{rate:g}", "--budget", f"{60 * minutes:.0f}s", "-o", "json"]
     before_s = time.monotonic()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -71,7 +71,7 @@ def raddle(site: here.Site, found: here.Here, rate: float, minutes: float) -> Ch
     )
 
 
-def tpe(found: here.Here, rate: float, minutes: float) -> Choice:
+def tpe(result: here.LocalModel, rate: float, minutes: float) -> Choice:
     """The best trial of Optuna's TPE on the axes of `raddle tune`, a block for each."""
     import optuna
 
@@ -82,11 +82,11 @@ def tpe(found: here.Here, rate: float, minutes: float) -> Choice:
     while time.monotonic() - begun_s < 60 * minutes:
         trial = study.ask()
         candidate = _PLAN
-        for axis in found.space.axes:
+        for axis in result.space.axes:
             number = trial.suggest_int(axis.name, 0, len(axis.choices))
             if number:
                 candidate = axis.applied(candidate, axis.choices[number - 1][1])
-        block = found.measure(_ask(candidate, rate, seed=trials))
+        block = result.measure(_ask(candidate, rate, seed=trials))
         loss = statistics.loss(Kind.LATENCY, block) if isinstance(block, Block) else None
         # What can't be measured is far above all others.
         study.tell(trial, 1e6 if loss is None else loss)
@@ -97,12 +97,12 @@ def tpe(found: here.Here, rate: float, minutes: float) -> Choice:
     return Choice(way="Optuna TPE", candidate=best, trials=trials, minutes=taken_s / 60)
 
 
-def olive_alone(found: here.Here) -> Choice:
+def olive_alone(result: here.LocalModel) -> Choice:
     """What Olive chooses of the model alone."""
     way = f"Olive {olive.VERSION}"
     try:
-        (wanted,) = inputs.read(found.subject.path)
-        made = olive.search(found.subject.path, wanted, found.space)
+        (wanted,) = inputs.read(result.subject.path)
+        made = olive.search(result.subject.path, wanted, result.space)
     except UnavailableError as error:
         return Choice(way=way, candidate=None, said=str(error))
     said = f"mean {report.short(made.first_ms)} ms before, {report.short(made.mean_ms)} ms after"
@@ -134,7 +134,7 @@ def _slowest_tenth_ms(quantiles_ms: Sequence[float]) -> float:
 
 
 def compared(
-    found: here.Here, candidates: Sequence[Candidate], rate: float, end_s: float
+    result: here.LocalModel, candidates: Sequence[Candidate], rate: float, end_s: float
 ) -> list[dict[Candidate, Block]]:
     """Rounds of one block of each, all of a round with the same arrivals, until this moment of the monotonic clock.
 
@@ -145,7 +145,7 @@ def compared(
     while number < _LEAST_ROUNDS or time.monotonic() < end_s:
         blocks = {}
         for candidate in candidates[::-1] if number % 2 else candidates:
-            block = found.measure(_ask(candidate, rate, seed=1000 + number))
+            block = result.measure(_ask(candidate, rate, seed=1000 + number))
             if isinstance(block, Block):
                 blocks[candidate] = block
             else:
@@ -169,8 +169,8 @@ def against_plan(rounds: Sequence[Mapping[Candidate, Block]], candidate: Candida
     """How the candidate differs from the plan, of the rounds that have both; None where they are fewer than two."""
     differences = []
     for blocks in rounds:
-        found = [statistics.loss(Kind.LATENCY, blocks[one]) for one in (candidate, _PLAN) if one in blocks]
-        known = [loss for loss in found if loss is not None]
+        result = [statistics.loss(Kind.LATENCY, blocks[one]) for one in (candidate, _PLAN) if one in blocks]
+        known = [loss for loss in result if loss is not None]
         if len(known) == 2:
             differences.append(known[0] - known[1])
     return statistics.interval(Kind.LATENCY, differences) if len(differences) > 1 else None
@@ -179,8 +179,8 @@ def against_plan(rounds: Sequence[Mapping[Candidate, Block]], candidate: Candida
 def of_site(name: str, minutes: float, *, quick: bool) -> str:
     """A site's part of the section, measured in so many minutes and those that its recording takes."""
     site = here.SITES[name]
-    with here.at(site, recorded.BUILD, repeats=recorded.repeats(quick=quick)) as found:
-        path = recorded.record_here(name, found, quick=quick)
+    with here.at(site, recorded.BUILD, repeats=recorded.repeats(quick=quick)) as result:
+        path = recorded.record_here(name, result, quick=quick)
         rate = json.loads(path.read_text())["rate"]
         end_s = time.monotonic() + 60 * minutes
         choices = [
@@ -188,19 +188,19 @@ def of_site(name: str, minutes: float, *, quick: bool) -> str:
             Choice(way="ONNX Runtime without Raddle", candidate=here.STOCK),
             exhaustive(path),
         ]
-        choices.append(olive_alone(found))
-        choices.append(raddle(site, found, rate, _SEARCH_PART * minutes))
-        choices.append(tpe(found, rate, _SEARCH_PART * minutes))
+        choices.append(olive_alone(result))
+        choices.append(raddle(site, result, rate, _SEARCH_PART * minutes))
+        choices.append(tpe(result, rate, _SEARCH_PART * minutes))
         for choice in choices:
             _say(f"{choice.way}: {choice.candidate.title if choice.candidate else 'nothing'}; {choice.said}")
-        stands = stands_for(found.space, choices)
-        rounds = compared(found, [_PLAN, *dict.fromkeys(stands.values())], rate, end_s)
+        stands = stands_for(result.space, choices)
+        rounds = compared(result, [_PLAN, *dict.fromkeys(stands.values())], rate, end_s)
         blocks = [block for one in rounds for block in one.values()]
     disturbed = [said for block in blocks for said in block.disturbed]
     return f"""### {site.model.name}, limits.cpu {site.limit}, {rate:g} requests a second
 
 {len(rounds)} rounds of blocks of {_block_s(rate):g} s. {len(disturbed)} of {len(blocks)} blocks were disturbed by
-others on the machine, in each of {1 + found.repeats} tries{": " + disturbed[0] if disturbed else ""}.
+others on the machine, in each of {1 + result.repeats} tries{": " + disturbed[0] if disturbed else ""}.
 
 {table(choices, stands, rounds)}"""
 

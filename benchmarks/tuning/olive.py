@@ -104,15 +104,15 @@ def candidate(settings: Mapping[str, Any]) -> Candidate:
     """Olive's inference_settings as a candidate: all that Olive does not set is as ONNX Runtime has it by itself."""
     options = settings["session_options"]
     # Threads of a pool spin unless they are told not to.
-    found: dict[str, Value] = {THREADS: options["intra_op_num_threads"], SPINNING: "Always"}
+    result: dict[str, Value] = {THREADS: options["intra_op_num_threads"], SPINNING: "Always"}
     level = _LEVELS.get(options.get("graph_optimization_level"))
     if level is not None:
-        found["onnxruntime.graphOptimizationLevel"] = level
+        result["onnxruntime.graphOptimizationLevel"] = level
     if options.get("execution_mode") == _PARALLEL:
-        found |= {"threads.executionMode": "Parallel", "threads.interOp": options["inter_op_num_threads"]}
+        result |= {"threads.executionMode": "Parallel", "threads.interOp": options["inter_op_num_threads"]}
     if settings.get("io_bind"):
-        found["program.ioBinding"] = True
-    return Candidate.of(found)
+        result["program.ioBinding"] = True
+    return Candidate.of(result)
 
 
 def _mean_ms(footprint: Mapping[str, Any]) -> float:

@@ -99,11 +99,11 @@ def exhaustive(surface: Surface, player: Player) -> Candidate:
 
 def _with(axes: tuple[Axis, ...], chosen: Sequence[int]) -> Candidate:
     """The candidate with the so-manieth choice on each axis, 0: the plan's."""
-    found = Candidate()
+    result = Candidate()
     for axis, number in zip(axes, chosen, strict=True):
         if number:
-            found = axis.applied(found, axis.choices[number - 1][1])
-    return found
+            result = axis.applied(result, axis.choices[number - 1][1])
+    return result
 
 
 def _grid(space: Space, axes: tuple[Axis, ...]) -> Iterator[Candidate]:
@@ -127,5 +127,5 @@ def _scored(surface: Surface, player: Player, candidate: Candidate) -> float:
     if not isinstance(block, Block):
         return 1e6
     late = objective.p99_ms is not None and (statistics.p99_ms([block]) or 0.0) > objective.p99_ms
-    found = statistics.loss(objective.kind, block)
-    return 1e6 if found is None else found + 1e3 * late
+    result = statistics.loss(objective.kind, block)
+    return 1e6 if result is None else result + 1e3 * late

@@ -62,10 +62,10 @@ def drawn(dots: Sequence[Dot], result: Result) -> str:
 def _draw(axes: Axes, dots: Sequence[Dot], result: Result) -> None:
     looks = {"other candidates": ("o", "other", 4), "the plan": ("s", "plan", 5), "the winner": ("D", "winner", 5)}
     for name, (marker, role, size) in looks.items():
-        found = [dot for dot in dots if _name(dot, result) == name]
+        results = [dot for dot in dots if _name(dot, result) == name]
         axes.plot(
-            [dot.minutes for dot in found],
-            [dot.slowest_tenth_ms for dot in found],
+            [dot.minutes for dot in results],
+            [dot.slowest_tenth_ms for dot in results],
             marker,
             markersize=size,
             color=page_style.LIGHT[role],

@@ -99,7 +99,7 @@ def record(
 ) -> None:
     """Measures and writes a surface: blocks of so many seconds in all for each shape, and for each other choice."""
     case = space.case
-    found = {
+    result = {
         "about": about,
         "queued": False,
         "machine": asdict(where),
@@ -119,7 +119,7 @@ def record(
         },
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(report.folded_json(found) + "\n")
+    path.write_text(report.folded_json(result) + "\n")
 
 
 def _shapes(space: Space, objective: Objective, measure: Measure, seconds: float) -> Iterator[dict[str, Any]]:
@@ -171,9 +171,9 @@ def _factors(space: Space, objective: Objective, measure: Measure, seconds: floa
     factors: dict[str, dict[str, list[float]]] = {}
     axes = [axis for axis in space.axes if axis.name not in _SHAPE]
     choices = [choice for axis in axes for _, choice in axis.choices if len(choice.settings) == 1]
-    found = _measured(measure, [Candidate(), *choices], "setting", objective.rate, seconds, rounds=_PAIRS)
-    plan = found.pop(Candidate())
-    for choice, blocks in found.items():
+    result = _measured(measure, [Candidate(), *choices], "setting", objective.rate, seconds, rounds=_PAIRS)
+    plan = result.pop(Candidate())
+    for choice, blocks in result.items():
         if not plan or not blocks:
             continue
         ((path, value),) = choice.settings
@@ -186,8 +186,8 @@ def _factors(space: Space, objective: Objective, measure: Measure, seconds: floa
 
 def _factor(plan: Sequence[Block], other: Sequence[Block], figure: Callable[[Block], float]) -> float:
     differences = [math.log(figure(one) / figure(two)) for one, two in zip(other, plan, strict=True)]
-    found = statistics.interval(Kind.LATENCY, differences, error=_ERROR)
-    return 1.0 if found.low <= 0 <= found.high else round(1 + found.percent / 100, 4)
+    result = statistics.interval(Kind.LATENCY, differences, error=_ERROR)
+    return 1.0 if result.low <= 0 <= result.high else round(1 + result.percent / 100, 4)
 
 
 def _measured(
@@ -200,7 +200,7 @@ def _measured(
     rounds: int = _ROUNDS,
 ) -> dict[Candidate, list[Block]]:
     """Each one's blocks of so many seconds in all; [] where one failed."""
-    found: dict[Candidate, list[Block]] = {candidate: [] for candidate in candidates}
+    result: dict[Candidate, list[Block]] = {candidate: [] for candidate in candidates}
     for number in range(rounds):
         for candidate in candidates[::-1] if number % 2 else candidates:
             request = MeasurementRequest(
@@ -208,8 +208,8 @@ def _measured(
             )
             block = measure(request)
             if isinstance(block, Block) and block.latencies_ms:
-                found[candidate].append(block)
-    return {candidate: blocks if len(blocks) == rounds else [] for candidate, blocks in found.items()}
+                result[candidate].append(block)
+    return {candidate: blocks if len(blocks) == rounds else [] for candidate, blocks in result.items()}
 
 
 def _quantiles(blocks: Sequence[Block]) -> list[float]:
@@ -229,20 +229,20 @@ def path_of(name: str, *, quick: bool) -> Path:
     return BUILD / "quick" / f"{name}.json" if quick else FOLDER / f"recorded-{name}.json"
 
 
-def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
+def record_here(name: str, result: here.LocalModel, *, quick: bool) -> Path:
     """The surface's file of a site, recorded where it was not on this machine, or goes on where it was ended."""
     path = path_of(name, quick=quick)
-    machine = found.base.machine
+    machine = result.base.machine
     if path.exists() and json.loads(path.read_text())["recorded"]["on"] == NodeClass.of(machine).title:
         return path
     seconds, capacity_s = (1.0, 1.0) if quick else (10.0, _CAPACITY_S)
 
     def measure(request: MeasurementRequest) -> Block | Failure:
         print(f"{name}: {request.phase}: {request.candidate.title}", file=sys.stderr, flush=True)
-        return found.measure(request)
+        return result.measure(request)
 
     kept_path = BUILD / f"{name}{'-quick' if quick else ''}.blocks"
-    asked = question(name, found.subject.asked, found.key, found.space, budget_s=seconds, trials=found.space.size)
+    asked = question(name, result.subject.asked, result.key, result.space, budget_s=seconds, trials=result.space.size)
     kept_path.parent.mkdir(parents=True, exist_ok=True)
     with Record.of(kept_path, asked) as kept:
         recording = Recording(kept, measure)
@@ -254,7 +254,7 @@ def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
             path,
             f"{here.SITES[name].model.name}, limit {here.SITES[name].limit}, {rate:g}/s, recorded",
             Where.of(machine),
-            found.space,
+            result.space,
             Objective(kind=Kind.LATENCY, rate=rate),
             recording,
             seconds=seconds,
@@ -271,5 +271,5 @@ def repeats(*, quick: bool) -> int:
 def main(names: Sequence[str], *, quick: bool) -> None:
     """Records these sites."""
     for name in names:
-        with here.at(here.SITES[name], BUILD, repeats=repeats(quick=quick)) as found:
-            print(record_here(name, found, quick=quick))
+        with here.at(here.SITES[name], BUILD, repeats=repeats(quick=quick)) as result:
+            print(record_here(name, result, quick=quick))

@@ -110,21 +110,21 @@ class Surface:
         below = max(count for count in shape if count <= threads)
         above = min(count for count in shape if count >= threads)
         share = 0.0 if below == above else math.log(threads / below) / math.log(above / below)
-        found = shape[below].mixed(shape[above], share)
+        result = shape[below].mixed(shape[above], share)
         for path, value in candidate.settings:
             if path.startswith(SHAPE) or "spin_duration" in path:
                 continue
-            found = found.scaled(*self.factors.get(path, {}).get(value, (1.0, 1.0)))
-        return found, instances
+            result = result.scaled(*self.factors.get(path, {}).get(value, (1.0, 1.0)))
+        return result, instances
 
     def true(self, candidate: Candidate, requests: int) -> dict[str, float] | None:
         """What it comes to without noise, by so many requests: p99_ms, throughput, cpu_ms_per_request."""
-        found = self.times(candidate)
-        if found is None:
+        result = self.times(candidate)
+        if result is None:
             return None
         rate = self.objective.rate if self.objective.kind is not Kind.THROUGHPUT else None
         block = _block(
-            *found,
+            *result,
             rate=rate,
             seconds=requests / (rate or 1.0),
             count=requests,
@@ -159,19 +159,19 @@ class Player:
         """A block of a new process under the objective's load. Raises KeyError for a candidate that is not there."""
         objective = self.surface.objective
         rate = None if objective.kind is Kind.THROUGHPUT else objective.rate
-        found = self.measure(
+        result = self.measure(
             MeasurementRequest(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase="", fresh=True)
         )
-        if isinstance(found, Failure):
+        if isinstance(result, Failure):
             raise KeyError(candidate)
-        return found
+        return result
 
     def measure(self, request: MeasurementRequest) -> Block | Failure:
         """A block of the candidate."""
         if request.candidate not in self._times:
             self._times[request.candidate] = self.surface.times(request.candidate)
-        found = self._times[request.candidate]
-        if found is None:
+        result = self._times[request.candidate]
+        if result is None:
             return Failure("the surface has no such candidate")
         noise, rng = self.noise, self._rng
         kept = noise.memory
@@ -184,7 +184,7 @@ class Player:
         self.candidates.add(request.candidate)
         self.seconds += request.seconds
         return _block(
-            *found,
+            *result,
             rate=request.rate,
             seconds=request.seconds,
             count=None,
@@ -254,32 +254,32 @@ def read(path: Path) -> Surface:
     return of_document(path.stem, json.loads(path.read_text()))
 
 
-def of_document(name: str, found: Mapping[str, Any]) -> Surface:
+def of_document(name: str, result: Mapping[str, Any]) -> Surface:
     """The surface that a file's document describes."""
-    machine = found["machine"]
+    machine = result["machine"]
     shapes: dict[tuple[str, int], dict[int, Times]] = {}
-    for line in found["shapes"]:
+    for line in result["shapes"]:
         times = Times(tuple(line["open_ms"]), tuple(line["closed_ms"]), line["cpu_ms"], line["closed_cpu_ms"])
         shapes.setdefault((line["spins"], line["instances"]), {})[line["threads"]] = times
     case = Case(
         machine=machine_of(machine),
-        budget=Budget(quota_cpus=found["limit_cpus"], whole_cpus=machine.get("exclusive_cpus", 0)),
-        onnxruntime=tuple(found["onnxruntime"]),
-        allocators=tuple(found["allocators"]),
-        can=tuple(found["can"]),
-        spec={"objective": "Throughput"} if found["objective"] == "Throughput" else {},
+        budget=Budget(quota_cpus=result["limit_cpus"], whole_cpus=machine.get("exclusive_cpus", 0)),
+        onnxruntime=tuple(result["onnxruntime"]),
+        allocators=tuple(result["allocators"]),
+        can=tuple(result["can"]),
+        spec={"objective": "Throughput"} if result["objective"] == "Throughput" else {},
     )
     return Surface(
         name=name,
-        about=found["about"],
+        about=result["about"],
         case=case,
-        objective=Objective(kind=Kind(found["objective"]), rate=found["rate"], p99_ms=found["p99_ms"]),
+        objective=Objective(kind=Kind(result["objective"]), rate=result["rate"], p99_ms=result["p99_ms"]),
         shapes=shapes,
         factors={
             path: {json.loads(value): (times, cpu) for value, (times, cpu) in values.items()}
-            for path, values in found["factors"].items()
+            for path, values in result["factors"].items()
         },
-        queued=found["queued"],
+        queued=result["queued"],
     )
 
 
@@ -288,13 +288,13 @@ def all_surfaces() -> list[Surface]:
     return [read(path) for path in sorted(FOLDER.glob("*.json"))]
 
 
-def machine_of(found: Mapping[str, Any]) -> Machine:
+def machine_of(result: Mapping[str, Any]) -> Machine:
     """The machine that a file describes."""
-    policy = "static" if found.get("exclusive_cpus") else "none"
+    policy = "static" if result.get("exclusive_cpus") else "none"
     return assembling.regular(
-        found["cores"],
-        found["threads_per_core"],
-        numa_nodes=found["numa_nodes"],
-        l3_domains=found["l3_domains"],
+        result["cores"],
+        result["threads_per_core"],
+        numa_nodes=result["numa_nodes"],
+        l3_domains=result["l3_domains"],
         kubelet=Kubelet(cpu_manager_policy=policy),
     )

@@ -36,11 +36,11 @@ class Truth:
     @functools.cache  # noqa: B019
     def cost(self, candidate: Candidate, requests: int = 40_000) -> float:
         """The objective's figure, the reciprocal for throughput; inf where the bound is not kept."""
-        found = self.surface.true(candidate, requests)
+        result = self.surface.true(candidate, requests)
         objective = self.surface.objective
-        if found is None or (objective.p99_ms is not None and found["p99_ms"] > objective.p99_ms):
+        if result is None or (objective.p99_ms is not None and result["p99_ms"] > objective.p99_ms):
             return math.inf
-        figure = found[FIGURE[objective.kind]]
+        figure = result[FIGURE[objective.kind]]
         return 1 / figure if objective.kind is Kind.THROUGHPUT else figure
 
     @functools.cached_property
@@ -76,11 +76,11 @@ class Truth:
         objective, player = self.surface.objective, Player(self.surface, Noise(neighbour=0.0), 1)
         pairs, ratios = int(SECONDS / USUAL_BLOCK_S) // 2, []
         for proof in range(_PROOFS):
-            found: tuple[list[Block], list[Block]] = ([], [])
+            result: tuple[list[Block], list[Block]] = ([], [])
             for pair in range(pairs):
-                for blocks in found:
+                for blocks in result:
                     blocks.append(player.block(self.best, block_s(self.surface), pairs * proof + pair))
-            one, other = (figure_of(objective.kind, blocks) for blocks in found)
+            one, other = (figure_of(objective.kind, blocks) for blocks in result)
             ratios.append(math.log(one / other))
         return float(100 * math.expm1(1.96 * np.sqrt(np.mean(np.square(ratios)))))
 
@@ -113,11 +113,11 @@ def differences(
     surface: Surface, other: Candidate, player: Player, pairs: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Losses of the other less the plan's, of so many pairs."""
-    kind, found = surface.objective.kind, []
+    kind, result = surface.objective.kind, []
     for pair in range(pairs):
         losses = [
             statistics.loss(kind, player.block(one, block_s(surface), pair)) or 0.0
             for one in ([Candidate(), other] if pair % 2 else [other, Candidate()])
         ]
-        found.append((losses[1] - losses[0]) * (1 if pair % 2 else -1))
-    return np.array(found)
+        result.append((losses[1] - losses[0]) * (1 if pair % 2 else -1))
+    return np.array(result)

@@ -1,4 +1,4 @@
-/* The library as a program, /opt/raddle/raddle: which processes of the container the shim reaches, and what they got.
+/* The library as a program, /opt/raddle/raddle: which processes of the container the shim reaches, and their settings.
  *
  * No loader is asked for and no libc is there, so it runs in every image: the kernel starts it at rd_start. It reads
  * /proc, as the user that it runs as, and changes nothing.
@@ -642,7 +642,7 @@ static int list(bool json)
     }
     struct rd_out out = rd_out(room, ROOM);
     rd_put(&out, json ? "{\"v\":1,\"raddle\":\"" RD_VERSION "\",\"processes\":["
-                      : "    PID  COMMAND          DOOR    PLAN  THREADS  RUNTIMES               WHAT IT GOT\n");
+                      : "    PID  COMMAND          DOOR    PLAN  THREADS  RUNTIMES               SETTINGS\n");
     bool taken = true;
     for (const char *name = rd_dir_open(&dir, "", "/proc"); name != NULL && taken; name = rd_dir_next(&dir)) {
         int pid = number_of(rd_text_of(name));
@@ -687,7 +687,7 @@ static int list(bool json)
 static const char help[] =
     "usage: raddle [-o table|json]\n"
     "\n"
-    "Says which processes of this container Raddle's shim reaches, and what they got.\n"
+    "Shows which processes of this container Raddle's shim reaches, and their settings.\n"
     "\n"
     "examples:\n"
     "  kubectl exec POD -- /opt/raddle/raddle\n"

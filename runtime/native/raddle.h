@@ -21,7 +21,7 @@
  *   async.c     RunAsync of a session with one thread     ... adapters/onnxruntime/run_async.py
  *   log.c, log_line.c   lines on stderr, that of a session; marks                ... log.py, mark.py
  *   door.c      before main: completes the environment, the order of what is done there
- *   program.c   the same file run by itself: which processes are reached, and what they got
+ *   program.c   the same file run by itself: which processes are reached, and their settings
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
  */
 #ifndef RADDLE_H

@@ -52,11 +52,11 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
 def _limits() -> dict[str, Any]:
     """What bounds no thread count: the memory limit, and how much unused quota may be saved up for later."""
     try:
-        found = cgroup.read_limits()
+        result = cgroup.read_limits()
     except Exception:
-        found = cgroup.ResourceLimits()
-    limit_bytes = found.memory_limit_bytes
-    return {"burstUs": found.burst_us, "memoryLimitMiB": None if limit_bytes is None else limit_bytes >> 20}
+        result = cgroup.ResourceLimits()
+    limit_bytes = result.memory_limit_bytes
+    return {"burstUs": result.burst_us, "memoryLimitMiB": None if limit_bytes is None else limit_bytes >> 20}
 
 
 def _throttling(facts: current.Facts) -> Optional[dict[str, int]]:
@@ -66,20 +66,20 @@ def _throttling(facts: current.Facts) -> Optional[dict[str, int]]:
 
 
 def _effective(fields: Mapping[str, Any], facts: current.Facts) -> dict[str, Any]:
-    found = resolution.resolve(fields, facts)
+    result = resolution.resolve(fields, facts)
     # The policy's own entry stands before the plan's time.
-    spin_us = fields.get("session.intra_op.spin_duration_us", found.spin_us) if found.spin == "bounded" else -1
+    spin_us = fields.get("session.intra_op.spin_duration_us", result.spin_us) if result.spin == "bounded" else -1
     return {
         "onnxruntime": _installed_version("onnxruntime") or _installed_version("onnxruntime-gpu"),
-        "intraOp": found.intra,
-        "interOp": found.inter,
-        "globalIntraOp": found.global_intra,
-        "spinning": found.spin,
+        "intraOp": result.intra,
+        "interOp": result.inter,
+        "globalIntraOp": result.global_intra,
+        "spinning": result.spin,
         # Below zero it is the runtime's own time.
         "spinDurationUs": spin_us if spin_us >= 0 else None,
         "executionMode": fields.get("mode"),
-        "affinity": fields.get("aff", "none") if found.exclusive else "none",
-        "because": found.because,
+        "affinity": fields.get("aff", "none") if result.exclusive else "none",
+        "because": result.because,
     }
 
 

@@ -36,25 +36,25 @@ _LIBRARY = "libraddle.so"
 
 def files() -> Dict[str, str]:
     """ConfigMap key -> text: the package, the files that load it. Raises OSError for a broken install."""
-    found = {}
+    result = {}
     for folder, name in _modules(_HERE):
         below = os.path.relpath(folder, os.path.dirname(_HERE)).replace(os.sep, ".")
-        found[f"{below}.{name}"] = _text(folder, name)
+        result[f"{below}.{name}"] = _text(folder, name)
     python = _beside("python")
-    found["sitecustomize.py"] = _text(python, "sitecustomize.py")
+    result["sitecustomize.py"] = _text(python, "sitecustomize.py")
     for name in ("METADATA", "entry_points.txt"):
-        found[f"{_DIST_INFO}.{name}"] = _text(os.path.join(python, _DIST_INFO), name)
-    found[PRELOAD_KEY] = LIBRARY + "\n"
-    return found
+        result[f"{_DIST_INFO}.{name}"] = _text(os.path.join(python, _DIST_INFO), name)
+    result[PRELOAD_KEY] = LIBRARY + "\n"
+    return result
 
 
 def binaries() -> Dict[str, bytes]:
     """ConfigMap key -> content, for the native shims that this installation has. Raises OSError."""
-    found = {}
+    result = {}
     for architecture in architectures():
         with open(os.path.join(_HERE, "_native", architecture, _LIBRARY), "rb") as file:
-            found[f"native.{architecture}.{_LIBRARY}"] = file.read()
-    return found
+            result[f"native.{architecture}.{_LIBRARY}"] = file.read()
+    return result
 
 
 def architectures() -> Tuple[str, ...]:
@@ -67,20 +67,20 @@ def items(architecture: str) -> List[Dict[str, Any]]:
 
     Without its native library, for one that is not among `architectures()`.
     """
-    found: List[Dict[str, Any]] = []
+    result: List[Dict[str, Any]] = []
     for key in sorted(files()):
         kind, _, name = key.partition(".")
         if kind == _DIST_INFO:
-            found.append({"key": key, "path": f"python/raddle.{_DIST_INFO}/{name}"})
+            result.append({"key": key, "path": f"python/raddle.{_DIST_INFO}/{name}"})
         elif key != PRELOAD_KEY:
             stem, dot, suffix = key.rpartition(".")
-            found.append({"key": key, "path": "python/" + stem.replace(".", "/") + dot + suffix})
+            result.append({"key": key, "path": "python/" + stem.replace(".", "/") + dot + suffix})
     if architecture in architectures():
         library = f"native.{architecture}.{_LIBRARY}"
-        found.append({"key": library, "path": _below_mount(LIBRARY)})
-        found.append({"key": library, "path": _below_mount(PROGRAM), "mode": 0o555})
-        found.append({"key": PRELOAD_KEY, "path": PRELOAD_KEY})
-    return found
+        result.append({"key": library, "path": _below_mount(LIBRARY)})
+        result.append({"key": library, "path": _below_mount(PROGRAM), "mode": 0o555})
+        result.append({"key": PRELOAD_KEY, "path": PRELOAD_KEY})
+    return result
 
 
 def write(folder: str, architecture: Optional[str] = None) -> None:
@@ -118,14 +118,14 @@ def _contents() -> Dict[str, bytes]:
 
 def _modules(folder: str) -> List[Tuple[str, str]]:
     """(folder, file) of each module in this folder and below that containers get."""
-    found = []
+    result = []
     for name in sorted(set(os.listdir(folder)) - _OUTSIDE):
         path = os.path.join(folder, name)
         if name.endswith(".py"):
-            found.append((folder, name))
+            result.append((folder, name))
         elif os.path.isdir(path):
-            found += _modules(path)
-    return found
+            result += _modules(path)
+    return result
 
 
 def _beside(name: str) -> str:

@@ -177,13 +177,13 @@ def test_a_goal_that_noise_alone_keeps_is_said_to_be_untold():
     assert never.missed(noisy) == []
     assert [one.figure for one in never.untold(noisy)] == ["cpu_ms_per_request"]
     assert never.untold(cell_rows()) == []
-    text = table.markdown(measured(noisy), table.QUICK, command="", results="")
+    text = page_of(measured(noisy))
     assert "| 100 % | 0 | 0 | 1 | chance forbids to say |" in text
 
 
 def test_runs_that_stayed_disturbed_are_counted():
     loud = replace(CALM, others_percent=50.0)
-    text = table.markdown(measured(cell_rows(raddle=loud)), table.QUICK, command="", results="")
+    text = page_of(measured(cell_rows(raddle=loud)))
     assert re.search(r"that count [1-9][0-9]* were disturbed all the same", text)
 
 
@@ -200,21 +200,18 @@ def test_a_ratio_above_what_a_goal_allows_is_missed_and_one_that_chance_explains
     assert goal("25 %").missed(cell_rows(raddle=seen(p99_ms=2.6)))
 
 
+def page_of(found):
+    return table.markdown(found, table.QUICK, command="", results="")
+
+
 def measured(*cells):
     return table.Measured(cells=list(cells), service_s={("onnxruntime", "cnn-1ms"): 0.001}, missing={}, of=20)
 
 
 def test_the_text_begins_with_the_goals_and_has_a_line_a_cell():
-    text = table.markdown(
-        measured(cell_rows(with_load=seen(p50_ms=3.0, p99_ms=3.0))),
-        table.QUICK,
-        command="python -m load table",
-        results="r.jsonl",
-    )
-    places = [
-        text.index(part) for part in ("| goal |", "missed in onnxruntime", "Worse than chance: 1 of 1", "Each cell")
-    ]
-    assert places == sorted(places)
+    text = page_of(measured(cell_rows(with_load=seen(p50_ms=3.0, p99_ms=3.0))))
+    parts = ("| goal |", "missed in onnxruntime", "Worse than chance: 1 of 1", "Each cell")
+    assert sorted(parts, key=text.index) == list(parts)
     assert "| 95 % | 0 | 1 | 0 | missed |" in text
     (line,) = (line for line in text.splitlines() if line.startswith("| onnxruntime cnn-1ms, limit 0.5, 50 %; 1 ms |"))
     assert "| 100 | 1 thread: 1.4 / 2 / 1.2 |" in line
@@ -223,16 +220,14 @@ def test_the_text_begins_with_the_goals_and_has_a_line_a_cell():
 
 
 def test_the_text_says_what_is_in_our_favour():
-    text = table.markdown(measured(cell_rows()), table.QUICK, command="", results="")
+    text = page_of(measured(cell_rows()))
     assert "kept, too, by a ratio above 1 that chance explains, unless chance explains more than 1.25" in text
     assert "constants of its model were fitted to cells of this table" in text
 
 
 def test_a_p99_of_few_requests_is_called_the_highest_of_them():
     few = replace(CALM, latencies_ms=CALM.latencies_ms[-5:])
-    text = table.markdown(
-        measured([replace(one, runs=(few,) * 4) for one in cell_rows()]), table.QUICK, command="", results=""
-    )
+    text = page_of(measured([replace(one, runs=(few,) * 4) for one in cell_rows()]))
     assert "| 5, p99 is the highest |" in text
 
 
@@ -257,21 +252,13 @@ def test_a_stored_run_is_not_measured_again_and_a_torn_line_is(tmp_path):
     assert json.loads(path.read_text().splitlines()[-1])["value"] == {"seconds": 0.7}
 
 
-def test_the_full_table_is_the_whole_protocol():
-    shapes = table.shapes(table.FULL)
-    assert len(set(shapes)) == len(shapes) == 432
-    assert {shape[0] for shape in shapes} == set(serving.RUNTIMES)
-    assert {shape[2] for shape in shapes} == {0.5, 1.0, 1.5, 2.0}
-    assert {shape[3] for shape in shapes} == {10, 50, 85}
-
-
-def test_the_quick_table_has_twenty_cells_of_all_runtimes_limits_and_utilisations():
-    shapes = table.shapes(table.QUICK)
-    assert len(set(shapes)) == 20
-    assert {shape[0] for shape in shapes} == set(serving.RUNTIMES)
-    assert {shape[2] for shape in shapes} == {0.5, 1.0, 1.5, 2.0}
-    assert {shape[3] for shape in shapes} == {10, 50, 85}
-    assert {shape[1] for shape in shapes} >= {models.SMALL, models.MEDIUM, models.LARGE}
+@pytest.mark.parametrize(("whole", "cells"), [(table.FULL, 432), (table.QUICK, 20)])
+def test_a_table_has_cells_of_all_runtimes_limits_and_utilisations(whole, cells):
+    shapes = table.shapes(whole)
+    assert len(set(shapes)) == len(shapes) == cells
+    runtimes, sizes, limits, utilisations = (set(each) for each in zip(*(shape[:4] for shape in shapes), strict=True))
+    assert (runtimes, limits, utilisations) == (set(serving.RUNTIMES), {0.5, 1.0, 1.5, 2.0}, {10, 50, 85})
+    assert sizes >= {models.SMALL, models.MEDIUM, models.LARGE}
 
 
 def test_a_run_is_as_long_as_its_requests_need_within_bounds():

@@ -162,15 +162,13 @@ def test_the_log_gives_what_was_written_after_a_mark(tmp_path):
 
 def results():
     change = Change(right_s=2.0, cpu_s=0.1, writes=3)
+    once = (CHANGES_ALL, LETS_GO, CHANGES_ONE, ROLLOUT)
     slow = Change(right_s=20.0, cpu_s=0.1, writes=3)
     return Results(
         first_start=Start(ready_s=16.0, cpu_s=2.0),
         starts=[Start(ready_s=4.0, cpu_s=2.0)],
         webhook_starts=[Start(ready_s=2.0, cpu_s=1.0)],
-        changes={
-            TAKES_ALL: [change, slow],
-            **{what: [change] for what in (CHANGES_ALL, LETS_GO, CHANGES_ONE, ROLLOUT)},
-        },
+        changes={TAKES_ALL: [change, slow], **{what: [change] for what in once}},
         peak_mb={"controller": 150.0, "webhook": 130.0},
         idle={"controller": Idle(settled_mb=140.0, cpu_percent=1.0, received_bytes=None)},
         idle_s=120.0,
@@ -184,10 +182,8 @@ def test_the_longest_time_and_the_peak_are_held_against_the_budgets():
 
 
 def test_calls_are_told_by_the_minute_and_an_account_without_any_is_told_too():
-    assert text.call_rows(results().calls, 120.0) == [
-        ["controller", "get", "leases", "30"],
-        ["webhook", "none", "", "0"],
-    ]
+    rows = text.call_rows(results().calls, 120.0)
+    assert rows == [["controller", "get", "leases", "30"], ["webhook", "none", "", "0"]]
 
 
 def test_the_section_says_what_was_measured():

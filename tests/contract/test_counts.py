@@ -1,7 +1,5 @@
 """How much there is to know stays what was decided: `python -m generate.counts` prints it."""
 
-from __future__ import annotations
-
 import pytest
 
 from generate import counts

@@ -1,7 +1,5 @@
 """The CRDs and the code say the same: fields, words, bounds and defaults."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Iterator

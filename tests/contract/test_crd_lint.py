@@ -1,7 +1,5 @@
 """House rules for the CRD schemas, and proof that each rule can fail."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

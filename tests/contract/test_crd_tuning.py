@@ -1,7 +1,5 @@
 """InferenceTuning's CRD and its reader say the same; tests/integration/test_crds.py asks an API server too."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The docs name what there is: every skip reason, every variable, files that exist."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

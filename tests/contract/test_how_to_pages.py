@@ -1,7 +1,5 @@
 """The pages that show `raddle plan` and `raddle topology` show what they print now, for the files that they show."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The k9s plugins have k9s' fields, and run commands that there are."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

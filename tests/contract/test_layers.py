@@ -1,7 +1,5 @@
 """The direction of imports: what docs/explanation/architecture.md promises, read off the source."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import re

@@ -1,7 +1,5 @@
 """The tables of runtimes and of Kubernetes: what they say of versions, and when they are out of date."""
 
-from __future__ import annotations
-
 import pytest
 
 from generate import supported

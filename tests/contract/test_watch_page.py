@@ -1,7 +1,5 @@
 """The page that shows `raddle top` and `raddle explain` shows what they print now, of the example that its pictures are of."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -302,7 +302,6 @@ def readers(space, node, one, found):
     yield says((found.cause, name), "kubectl", "raddle", "top", "node", node)
     yield says((found.cause, name), "kubectl", "raddle", "top", "node", node, "-o", "svg", shown="data-cpu")
     yield says((found.cause, node), "kubectl", "raddle", "top", "nodes")
-    yield says((found.cause, node), "kubectl", "raddle", "top", "nodes", "-o", "html", shown=found.cause)
     yield says((found.cause, f"{space.name}/"), "kubectl", "raddle", "top", "policies", *of)
     yield says((found.cause, found.detail, found.fix, name), "raddle", "scan", "--no-usage", *of)
     page = html.escape(f"{found.detail}; fix: {found.fix}")

@@ -37,7 +37,7 @@ ONE = live(1, 1)
 
 def seen(log=None, effective=1, show=True, asked=ONE):
     shown = (0, json.dumps({"effective": {"intraOp": effective}})) if show else None
-    return verdict.Seen(log=json.dumps(LOOK) if log is None else log, show=shown, live=asked)
+    return verdict.Observation(log=json.dumps(LOOK) if log is None else log, show=shown, live=asked)
 
 
 def wrong(made=None, found=None, scenario=LIMITED):

@@ -1,7 +1,5 @@
 """Raddle on a real API server and scheduler, with three nodes of different shapes; a fresh namespace a test."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json
@@ -96,15 +94,10 @@ class _Patches(BaseHTTPRequestHandler):
     def do_POST(self):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         patch = self.server.patch(review["request"]["object"])
-        response = {
-            "uid": review["request"]["uid"],
-            "allowed": True,
-            "patchType": "JSONPatch",
-            "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
-        }
-        body = json.dumps(
-            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-        ).encode()
+        response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch"}
+        response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
+        answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -135,26 +128,18 @@ def foreign_webhook(cluster, tmp_path):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         started.append(server)
         names.append(f"{name}-{os.getpid()}")
+        url, bundle = f"https://127.0.0.1:{server.server_port}/", base64.b64encode(authority).decode()
         webhook = {
             "name": "second.example.com",
-            "clientConfig": {
-                "url": f"https://127.0.0.1:{server.server_port}/",
-                "caBundle": base64.b64encode(authority).decode(),
-            },
+            "clientConfig": {"url": url, "caBundle": bundle},
             "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "objectSelector": {"matchLabels": {"second": "yes"}},
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
         }
-        cluster.client.apply(
-            {
-                "apiVersion": "admissionregistration.k8s.io/v1",
-                "kind": "MutatingWebhookConfiguration",
-                "metadata": {"name": names[-1]},
-                "webhooks": [webhook],
-            }
-        )
+        about = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+        cluster.client.apply({**about, "metadata": {"name": names[-1]}, "webhooks": [webhook]})
         # The API server learns of a webhook configuration by a watch of its own.
         path = f"/api/v1/namespaces/{namespace}/pods"
         none, second = (

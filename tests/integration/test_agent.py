@@ -1,7 +1,5 @@
 """The agent as a process of its own against a real API server: what it writes, how often, and what it mends."""
 
-from __future__ import annotations
-
 import array
 import contextlib
 import fcntl
@@ -133,7 +131,7 @@ def topology(cluster):
         return None
 
 
-def awaited(cluster, watcher, wanted):
+def awaited(cluster, watcher, wanted=lambda _: True):
     """The topology as soon as it is as wanted; waits for the server's own events."""
     listed = cluster.client.get(TOPOLOGIES)
     for obj in listed["items"]:
@@ -146,51 +144,32 @@ def awaited(cluster, watcher, wanted):
     pytest.fail(f"no such topology within {WAIT_S} s; now: {topology(cluster)}")
 
 
-def any_topology(obj):
-    return True
-
-
 def test_it_publishes_the_machine_once(cluster, node, watcher, root):
     with running_agent(cluster, root, "--reread-s", "0.2") as process:
-        first = awaited(cluster, watcher, any_topology)
+        first = awaited(cluster, watcher)
         read_again(root)
         assert topology(cluster)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
         status = Path(f"/proc/{process.pid}/status").read_text()
         print(next(line for line in status.splitlines() if line.startswith("VmRSS")))
     assert from_object(first) == read_machine(root, details=False)
     assert {field["manager"] for field in first["metadata"]["managedFields"]} == {"raddle-agent"}
-    owner = first["metadata"]["ownerReferences"]
-    assert owner == [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": NODE,
-            "uid": cluster.client.get(f"/api/v1/nodes/{NODE}")["metadata"]["uid"],
-        }
-    ]
+    uid = cluster.client.get(f"/api/v1/nodes/{NODE}")["metadata"]["uid"]
+    assert first["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid}]
     assert first["spec"]["kubelet"]["cpuManagerPolicy"] == "unknown"
 
 
 @pytest.mark.parametrize("root", ["hybrid-6p8e-20t"], indirect=True)
 def test_a_second_agent_finds_nothing_to_write(cluster, node, watcher, root):
     with running_agent(cluster, root):
-        first = awaited(cluster, watcher, any_topology)
+        first = awaited(cluster, watcher)
     with running_agent(cluster, root, "--reread-s", "0.2"):
         read_again(root)
         assert topology(cluster)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_it_restores_an_object_that_was_deleted(cluster, node, watcher):
-    with running_agent(cluster, machines.path("2s16c32t")):
-        first = awaited(cluster, watcher, any_topology)
-        cluster.client.delete(f"{TOPOLOGIES}/{NODE}")
-        second = awaited(cluster, watcher, lambda obj: obj["metadata"]["uid"] != first["metadata"]["uid"])
-        assert second["spec"] == first["spec"]
-
-
 def test_it_restores_an_object_that_was_edited(cluster, node, watcher):
     with running_agent(cluster, machines.path("2s16c32t")):
-        first = awaited(cluster, watcher, any_topology)
+        first = awaited(cluster, watcher)
         edit = {"spec": {"l3Domains": None, "kubelet": {"cpuManagerPolicy": "static", "reservedCPUs": "0-3"}}}
         cluster.client.merge(f"{TOPOLOGIES}/{NODE}", edit)
         restored = awaited(cluster, watcher, lambda obj: obj["spec"] == first["spec"])
@@ -201,7 +180,7 @@ def test_an_owner_that_somebody_added_is_no_reason_to_write_for_ever(cluster, no
     other = cluster.client.get("/api/v1/namespaces/default")["metadata"]
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": other["name"], "uid": other["uid"]}
     with running_agent(cluster, root, "--reread-s", "0.2"):
-        first = awaited(cluster, watcher, any_topology)
+        first = awaited(cluster, watcher)
         owners = [*first["metadata"]["ownerReferences"], owner]
         cluster.client.merge(f"{TOPOLOGIES}/{NODE}", {"metadata": {"ownerReferences": owners}})
         wait(lambda: "reason=owner" in log(cluster).read_text(), "the agent writes its own owner")
@@ -211,7 +190,7 @@ def test_an_owner_that_somebody_added_is_no_reason_to_write_for_ever(cluster, no
 
 def test_it_leaves_the_status_to_the_controller(cluster, node, watcher, root):
     with running_agent(cluster, root, "--reread-s", "0.2"):
-        awaited(cluster, watcher, any_topology)
+        awaited(cluster, watcher)
         status = {"status": {"observedGeneration": 1}}
         cluster.client.merge(f"{TOPOLOGIES}/{NODE}/status", status)
         written = topology(cluster)
@@ -228,7 +207,7 @@ def test_what_runs_is_written_beside_the_controllers_status_and_taken_away_by_an
     one = Container(namespace="shop", pod="a", uid="u", name="serve", policy=policy, findings=(found,))
     report = NodeReport(node=NODE, level=Level.PROCESSES, at="", window_s=10, containers=(one,))
     with running_agent(cluster, root):
-        spec = awaited(cluster, watcher, any_topology)["spec"]
+        spec = awaited(cluster, watcher)["spec"]
     cluster.client.merge(f"{TOPOLOGIES}/{NODE}/status", {"status": {"observedGeneration": 1}})
     writer = SummaryWriter(watcher, f"{TOPOLOGIES}/{NODE}", NODE, Backoff(1, 1), every_s=0)
     for _ in range(2):
@@ -246,7 +225,7 @@ def test_what_runs_is_written_beside_the_controllers_status_and_taken_away_by_an
 
 def test_it_follows_a_node_that_was_created_again(cluster, node, watcher):
     with running_agent(cluster, machines.path("2s16c32t")):
-        awaited(cluster, watcher, any_topology)
+        awaited(cluster, watcher)
         cluster.client.delete(f"/api/v1/nodes/{NODE}")
         again = cluster.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
         uid = again["metadata"]["uid"]
@@ -263,14 +242,14 @@ def test_it_waits_for_its_node(cluster, watcher, root):
         assert topology(cluster) is None
         cluster.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
         try:
-            assert awaited(cluster, watcher, any_topology)
+            assert awaited(cluster, watcher)
         finally:
             cluster.client.delete(f"/api/v1/nodes/{NODE}")
 
 
 def test_it_publishes_a_cpu_that_goes_offline(cluster, node, watcher, root):
     with running_agent(cluster, root, "--reread-s", "0.2"):
-        awaited(cluster, watcher, any_topology)
+        awaited(cluster, watcher)
         online(root).write_text("0-30\n")
         found = awaited(cluster, watcher, lambda obj: obj["spec"]["counts"]["cpus"] == 31)
         assert found["spec"]["cpus"] == {"online": "0-30", "offline": "31"}
@@ -278,7 +257,7 @@ def test_it_publishes_a_cpu_that_goes_offline(cluster, node, watcher, root):
 
 def test_it_outlives_the_api_server(cluster, node, watcher):
     with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
-        first = awaited(cluster, watcher, any_topology)
+        first = awaited(cluster, watcher)
         cluster.restart("kube-apiserver")
         cluster.client.delete(f"{TOPOLOGIES}/{NODE}")
         second = awaited(cluster, watcher, lambda obj: obj["metadata"]["uid"] != first["metadata"]["uid"])

@@ -1,7 +1,5 @@
 """The agent beside a real kubelet: what it says of its CPU manager, and what it says set up again."""
 
-from __future__ import annotations
-
 import os
 import time
 
@@ -13,10 +11,7 @@ from cluster.local_raddle import LocalRaddle
 from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(bool(real_kubelet.possible()), reason=real_kubelet.possible()),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(real_kubelet.possible()), reason=real_kubelet.possible())]
 
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 STATIC = {

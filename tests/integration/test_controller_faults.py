@@ -9,17 +9,16 @@ import dataclasses
 import functools
 import itertools
 import time
-from pathlib import Path
 
 import aiohttp
 import kopf
 import pytest
+from support import controllers
 from support.controllers import ControllerThread
 from support.waiting import until
 
 from cluster import Cluster, objects
 from cluster.components import free_port
-from cluster.local_raddle import WITHOUT_WORKLOADS
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -39,26 +38,20 @@ from raddle_operator.kube.leader import Timing
 pytestmark = pytest.mark.cluster
 
 SYSTEM = "raddle-system"
-ACCOUNT = f"system:serviceaccount:{SYSTEM}:raddle-controller"
 _numbers = itertools.count()
 soon = functools.partial(until, seconds=40, refusals=(Unavailable, NotFound, Forbidden, aiohttp.ClientConnectionError))
 
 
 @pytest.fixture(scope="module")
-def cluster(request):
-    chart = Path(request.config.rootpath) / "charts" / "raddle"
+def cluster():
     with Cluster(scheduler=False, controller_manager=False) as running:
-        running.helm(
-            *("install", "raddle", str(chart), "--namespace", SYSTEM, "--create-namespace"),
-            *("--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS),
-        )
-        running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        controllers.install_chart(running)
         yield running
 
 
 @pytest.fixture(scope="module")
 def account(cluster):
-    return cluster.user(ACCOUNT, groups=["system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}"])
+    return controllers.account(cluster)
 
 
 @pytest.fixture

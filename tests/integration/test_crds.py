@@ -1,16 +1,18 @@
 """The CRDs on a real API server: what it fills in, what it refuses and with which advice, and what it prints."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 import yaml
 from support import tunings
 
+import machines
 from cluster import ApiError, objects
 from cluster.waiting import wait
+from raddle.cpus.topology import GPU
+from raddle.machine.sysfs import read_machine
 from raddle.planning import entries, families
+from raddle_operator.objects.nodetopology import to_object
 
 pytestmark = pytest.mark.cluster
 
@@ -145,195 +147,147 @@ def test_accepts(cluster, case):
         assert accepted[field] | value == accepted[field] if isinstance(value, dict) else accepted[field] == value
 
 
+ENTRIES, OPTIONS, EXPRESSION = (
+    "onnxruntime.configEntries",
+    "onnxruntime.providerOptions",
+    "podSelector.matchExpressions[0]",
+)
+
+
+def entry(key, value):
+    return {"onnxruntime": {"configEntries": {key: value}}}
+
+
+def option(provider, name, value):
+    return {"onnxruntime": {"providerOptions": {f"{provider}ExecutionProvider": {name: value}}}}
+
+
+def expression(key, operator, **values):
+    return {"podSelector": {"matchExpressions": [{"key": key, "operator": operator, **values}]}}
+
+
+# What the API server refuses: (spec, field below spec, advice).
 REFUSED = {
     "a second pool without parallel execution": (
         {"threads": {"interOp": 2}},
-        "spec.threads.interOp",
+        "threads.interOp",
         "set executionMode: Parallel",
     ),
-    "bounds that cross": (
-        {"threads": {"minIntraOp": 8, "maxIntraOp": 4}},
-        "spec.threads.minIntraOp",
-        "raise maxIntraOp",
-    ),
-    "a least count above the default most": ({"threads": {"minIntraOp": 1025}}, "spec.threads.minIntraOp", "1024"),
-    "a count below its bounds": ({"threads": {"intraOp": 2, "minIntraOp": 4}}, "spec.threads.intraOp", "between"),
-    "a count above its bounds": ({"threads": {"intraOp": 8, "maxIntraOp": 4}}, "spec.threads.intraOp", "between"),
-    "no threads at all": ({"threads": {"intraOp": 0}}, "spec.threads.intraOp", "1"),
-    "threads as text": ({"threads": {"intraOp": "4"}}, "spec.threads.intraOp", "integer"),
+    "bounds that cross": ({"threads": {"minIntraOp": 8, "maxIntraOp": 4}}, "threads.minIntraOp", "raise maxIntraOp"),
+    "a least count above the default most": ({"threads": {"minIntraOp": 1025}}, "threads.minIntraOp", "1024"),
+    "a count below its bounds": ({"threads": {"intraOp": 2, "minIntraOp": 4}}, "threads.intraOp", "between"),
+    "a count above its bounds": ({"threads": {"intraOp": 8, "maxIntraOp": 4}}, "threads.intraOp", "between"),
+    "no threads at all": ({"threads": {"intraOp": 0}}, "threads.intraOp", "1"),
+    "threads as text": ({"threads": {"intraOp": "4"}}, "threads.intraOp", "integer"),
     "one NUMA node and the whole node": (
         {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Node"}},
-        "spec.placement.numa",
+        "placement.numa",
         "set placement.numa to Auto or Any",
     ),
-    "an objective that does not exist": ({"objective": "Speed"}, "spec.objective", '"Latency", "Throughput"'),
+    "an objective that does not exist": ({"objective": "Speed"}, "objective", '"Latency", "Throughput"'),
     "a way to wait that does not exist": (
         {"threads": {"spinning": "Sometimes"}},
-        "spec.threads.spinning",
+        "threads.spinning",
         '"Bounded", "Never"',
     ),
-    "an operator without values": (
-        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
-        "spec.podSelector.matchExpressions[0].values",
-        "add values, or use Exists",
-    ),
+    "an operator without values": (expression("a", "In"), EXPRESSION + ".values", "add values, or use Exists"),
     "an operator with empty values": (
-        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": []}]}},
-        "spec.podSelector.matchExpressions[0].values",
+        expression("a", "NotIn", values=[]),
+        EXPRESSION + ".values",
         "add values, or use Exists",
     ),
     "an operator with too many values": (
-        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
-        "spec.podSelector.matchExpressions[0].values",
+        expression("a", "Exists", values=["b"]),
+        EXPRESSION + ".values",
         "remove values, or use In",
     ),
     "an operator that does not exist": (
-        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
-        "spec.podSelector.matchExpressions[0].operator",
+        expression("a", "Gt", values=["1"]),
+        EXPRESSION + ".operator",
         '"DoesNotExist"',
     ),
     "a label key that can't be": (
         {"podSelector": {"matchLabels": {"a b": "c"}}},
-        "spec.podSelector.matchLabels",
+        "podSelector.matchLabels",
         "prefix/name",
     ),
     "a label name that is too long": (
         {"podSelector": {"matchLabels": {"a" * 64: "c"}}},
-        "spec.podSelector.matchLabels",
+        "podSelector.matchLabels",
         "63 characters",
     ),
     "a label value that can't be": (
         {"podSelector": {"matchLabels": {"a": "-"}}},
-        "spec.podSelector.matchLabels.a",
+        "podSelector.matchLabels.a",
         "should match",
     ),
-    "a selector key that can't be": (
-        {"podSelector": {"matchExpressions": [{"key": "/x", "operator": "Exists"}]}},
-        "spec.podSelector.matchExpressions[0].key",
-        "should match",
-    ),
-    "a container twice": ({"containers": ["a", "a"]}, "spec.containers[1]", "Duplicate"),
-    "no container": ({"containers": []}, "spec.containers", "at least 1"),
-    "a container name that can't be": ({"containers": ["A_b"]}, "spec.containers[0]", "should match"),
-    "65 containers": ({"containers": [f"c{number}" for number in range(65)]}, "spec.containers", "at most 64"),
-    "a plugin library": (
-        {"onnxruntime": {"configEntries": {"session.custom_ops_library": "/tmp/x.so"}}},
-        "spec.onnxruntime.configEntries",
-        "not on the list",
-    ),
-    "a dump path": (
-        {"onnxruntime": {"configEntries": {"session.optimized_model_external_initializers_file_name": "x"}}},
-        "spec.onnxruntime.configEntries",
-        "not on the list",
-    ),
-    "an affinity string": (
-        {"onnxruntime": {"configEntries": {"session.intra_op_thread_affinities": "1;2"}}},
-        "spec.onnxruntime.configEntries",
-        "not on the list",
-    ),
-    "a switch that is no 0 or 1": (
-        {"onnxruntime": {"configEntries": {"session.disable_prepacking": "yes"}}},
-        "spec.onnxruntime.configEntries",
-        'must be "0" or "1"',
-    ),
-    "a block base that crashes the session": (
-        {"onnxruntime": {"configEntries": {"session.dynamic_block_base": "x"}}},
-        "spec.onnxruntime.configEntries",
-        "4 is usual",
-    ),
-    "a spin time that is no number": (
-        {"onnxruntime": {"configEntries": {"session.intra_op.spin_duration_us": "1e3"}}},
-        "spec.onnxruntime.configEntries",
-        "microseconds",
-    ),
-    "a back-off out of range": (
-        {"onnxruntime": {"configEntries": {"session.inter_op.spin_backoff_max": "65"}}},
-        "spec.onnxruntime.configEntries",
-        'must be "1" to "64"',
-    ),
+    "a selector key that can't be": (expression("/x", "Exists"), EXPRESSION + ".key", "should match"),
+    "a container twice": ({"containers": ["a", "a"]}, "containers[1]", "Duplicate"),
+    "no container": ({"containers": []}, "containers", "at least 1"),
+    "a container name that can't be": ({"containers": ["A_b"]}, "containers[0]", "should match"),
+    "65 containers": ({"containers": [f"c{number}" for number in range(65)]}, "containers", "at most 64"),
+    "a plugin library": (entry("session.custom_ops_library", "/tmp/x.so"), ENTRIES, "not on the list"),
+    "a dump path": (entry("session.optimized_model_external_initializers_file_name", "x"), ENTRIES, "not on the list"),
+    "an affinity string": (entry("session.intra_op_thread_affinities", "1;2"), ENTRIES, "not on the list"),
+    "a switch that is no 0 or 1": (entry("session.disable_prepacking", "yes"), ENTRIES, 'must be "0" or "1"'),
+    "a block base that crashes the session": (entry("session.dynamic_block_base", "x"), ENTRIES, "4 is usual"),
+    "a spin time that is no number": (entry("session.intra_op.spin_duration_us", "1e3"), ENTRIES, "microseconds"),
+    "a back-off out of range": (entry("session.inter_op.spin_backoff_max", "65"), ENTRIES, 'must be "1" to "64"'),
     "denormals without acknowledgement": (
-        {"onnxruntime": {"configEntries": {"session.set_denormal_as_zero": "1"}}},
-        "spec.onnxruntime.configEntries",
+        entry("session.set_denormal_as_zero", "1"),
+        ENTRIES,
         "add it to onnxruntime.acknowledge",
     ),
     "a provider that is not on the list": (
         {"onnxruntime": {"providerOptions": {"TensorrtExecutionProvider": {}}}},
-        "spec.onnxruntime.providerOptions",
+        OPTIONS,
         "use CUDAExecutionProvider",
     ),
-    "a cache path": (
-        {"onnxruntime": {"providerOptions": {"OpenVINOExecutionProvider": {"cache_dir": "/tmp"}}}},
-        "spec.onnxruntime.providerOptions",
-        "not on its provider's list",
-    ),
-    "an option of another provider": (
-        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"num_streams": "1"}}}},
-        "spec.onnxruntime.providerOptions",
-        "not on its provider's list",
-    ),
+    "a cache path": (option("OpenVINO", "cache_dir", "/tmp"), OPTIONS, "not on its provider's list"),
+    "an option of another provider": (option("CUDA", "num_streams", "1"), OPTIONS, "not on its provider's list"),
     "CUDA graphs without acknowledgement": (
-        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"enable_cuda_graph": "1"}}}},
-        "spec.onnxruntime.providerOptions",
+        option("CUDA", "enable_cuda_graph", "1"),
+        OPTIONS,
         "to onnxruntime.acknowledge",
     ),
-    "a memory limit with a unit": (
-        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"gpu_mem_limit": "2Gi"}}}},
-        "spec.onnxruntime.providerOptions",
-        "whole numbers",
-    ),
-    "a search that does not exist": (
-        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"cudnn_conv_algo_search": "FAST"}}}},
-        "spec.onnxruntime.providerOptions",
-        "HEURISTIC",
-    ),
-    "threads of a provider that no machine has": (
-        {"onnxruntime": {"providerOptions": {"XnnpackExecutionProvider": {"intra_op_num_threads": "1025"}}}},
-        "spec.onnxruntime.providerOptions",
-        '"1024"',
-    ),
-    "a run time without a unit": ({"load": {"runTime": "33"}}, "spec.load.runTime", "should match"),
-    "no run time": ({"load": {"runTime": "0s"}}, "spec.load.runTime", "runTime 0s is not from 1us to 1h"),
-    "a run time above an hour": (
-        {"load": {"runTime": "1h1us"}},
-        "spec.load.runTime",
-        "runTime 1h1us is not from 1us to 1h",
-    ),
-    "no requests": ({"load": {"requestsPerSecond": 0}}, "spec.load.requestsPerSecond", "greater than 0"),
-    "a rate as text": ({"load": {"requestsPerSecond": "20"}}, "spec.load.requestsPerSecond", "number"),
+    "a memory limit with a unit": (option("CUDA", "gpu_mem_limit", "2Gi"), OPTIONS, "whole numbers"),
+    "a search that does not exist": (option("CUDA", "cudnn_conv_algo_search", "FAST"), OPTIONS, "HEURISTIC"),
+    "threads of a provider that no machine has": (option("Xnnpack", "intra_op_num_threads", "1025"), OPTIONS, '"1024"'),
+    "a run time without a unit": ({"load": {"runTime": "33"}}, "load.runTime", "should match"),
+    "no run time": ({"load": {"runTime": "0s"}}, "load.runTime", "runTime 0s is not from 1us to 1h"),
+    "a run time above an hour": ({"load": {"runTime": "1h1us"}}, "load.runTime", "runTime 1h1us is not from 1us to 1h"),
+    "no requests": ({"load": {"requestsPerSecond": 0}}, "load.requestsPerSecond", "greater than 0"),
+    "a rate as text": ({"load": {"requestsPerSecond": "20"}}, "load.requestsPerSecond", "number"),
     "an observed load that nothing is counted for": (
         {"load": {"source": "Observed"}},
-        "spec.load.source",
+        "load.source",
         "set observe: Runs",
     ),
     "an observed run time that is stated": (
         {"observe": "Runs", "load": {"source": "Observed", "runTime": "33ms"}},
-        "spec.load.runTime",
+        "load.runTime",
         "remove runTime",
     ),
     "an observed rate that is stated": (
         {"observe": "Runs", "load": {"source": "Observed", "requestsPerSecond": 20}},
-        "spec.load.requestsPerSecond",
+        "load.requestsPerSecond",
         "remove requestsPerSecond",
     ),
-    "a switch as text": ({"onnxruntime": {"arenaShrinkage": "yes"}}, "spec.onnxruntime.arenaShrinkage", "boolean"),
-    "a shim that does not exist": ({"shim": "ConfigMap"}, "spec.shim", '"Auto", "None"'),
-    "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),
-    "a runtime twice": ({"runtimes": ["go", "go"]}, "spec.runtimes[1]", "Duplicate"),
-    "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "spec.variables", "end as a count does"),
-    "a variable of rights": ({"variables": {"WORKER_ALLOW_ROOT": "1"}}, "spec.variables", "no word of rights"),
-    "a variable of a family": (
-        {"variables": {"NUMBA_NUM_THREADS": "1"}},
-        "spec.variables",
-        "add the family to runtimes",
-    ),
+    "a switch as text": ({"onnxruntime": {"arenaShrinkage": "yes"}}, "onnxruntime.arenaShrinkage", "boolean"),
+    "a shim that does not exist": ({"shim": "ConfigMap"}, "shim", '"Auto", "None"'),
+    "a runtime that does not exist": ({"runtimes": ["onnx"]}, "runtimes[0]", '"onnxruntime"'),
+    "a runtime twice": ({"runtimes": ["go", "go"]}, "runtimes[1]", "Duplicate"),
+    "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "variables", "end as a count does"),
+    "a variable of rights": ({"variables": {"WORKER_ALLOW_ROOT": "1"}}, "variables", "no word of rights"),
+    "a variable of a family": ({"variables": {"NUMBA_NUM_THREADS": "1"}}, "variables", "add the family to runtimes"),
     "a variable's value that is no count": (
         {"variables": {"SERVER_THREADS": "auto"}},
-        "spec.variables.SERVER_THREADS",
+        "variables.SERVER_THREADS",
         "should match",
     ),
     "processes without their number": (
         {"variables": {"WEB_CONCURRENCY": "{workers}"}},
-        "spec.variables",
+        "variables",
         "needs budget.workersPerContainer",
     ),
 }
@@ -341,9 +295,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_and_says_what_to_do(cluster, case):
-    spec, path, advice = REFUSED[case]
+    spec, field, advice = REFUSED[case]
     message = refusal(cluster, policy(spec))
-    assert path in message
+    assert f"spec.{field}" in message
     assert advice in message
 
 
@@ -396,6 +350,20 @@ def test_a_namespace_selector_is_checked_like_a_pod_selector(cluster):
     assert "spec.namespaceSelector.matchExpressions[0].values" in message
 
 
+WORST = {
+    "namespace": "shop",
+    "pod": "a",
+    "container": "serve",
+    "node": "n",
+    "cause": "CodeSetsIt",
+    "detail": "16 threads",
+}
+IN_FORCE = {
+    "status": "True",
+    "reason": "InForce",
+    "message": "All is well.",
+    "lastTransitionTime": "2026-11-21T10:00:00Z",
+}
 STATUS = {
     "observedGeneration": 1,
     "matchedPods": 10,
@@ -403,52 +371,20 @@ STATUS = {
     "safeValuePods": 1,
     "stalePods": 2,
     "threads": "1-4",
-    "running": {
-        "containers": 8,
-        "drifted": 1,
-        "worst": [
-            {
-                "namespace": "shop",
-                "pod": "a",
-                "container": "serve",
-                "node": "n",
-                "cause": "CodeSetsIt",
-                "detail": "16 threads, 2 were planned",
-            }
-        ],
-    },
+    "running": {"containers": 8, "drifted": 1, "worst": [WORST]},
     "skippedPods": [{"reason": "OptedOut", "count": 1}, {"reason": "NoCPUBound", "count": 1}],
-    "conditions": [
-        {
-            "type": kind,
-            "status": "True",
-            "reason": "InForce",
-            "message": "Everything is well.",
-            "lastTransitionTime": "2026-11-21T10:00:00Z",
-        }
-        for kind in ("Accepted", "Ready")
-    ],
+    "conditions": [{"type": kind, **IN_FORCE} for kind in ("Accepted", "Ready")],
 }
 
 
 @pytest.mark.parametrize(
-    ("kind", "collection", "short", "columns"),
+    ("kind", "collection", "short", "first"),
     [
-        (
-            "InferenceThreading",
-            POLICIES,
-            "ift",
-            ["NAME", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "THREADS", "READY", "AGE"],
-        ),
-        (
-            "ClusterInferenceThreading",
-            CLUSTER_POLICIES,
-            "cift",
-            ["NAME", "TIER", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "THREADS", "READY", "AGE"],
-        ),
+        ("InferenceThreading", POLICIES, "ift", ["NAME"]),
+        ("ClusterInferenceThreading", CLUSTER_POLICIES, "cift", ["NAME", "TIER"]),
     ],
 )
-def test_status_is_a_subresource_and_shows_in_a_table(cluster, kind, collection, short, columns):
+def test_status_is_a_subresource_and_shows_in_a_table(cluster, kind, collection, short, first):
     cluster.client.post(collection, policy({}, name="shown", kind=kind) | {"status": {"matchedPods": 1}})
     assert "status" not in cluster.client.get(f"{collection}/shown")
     written = cluster.client.merge(
@@ -457,24 +393,20 @@ def test_status_is_a_subresource_and_shows_in_a_table(cluster, kind, collection,
     assert written["status"] == STATUS
     assert written["spec"]["objective"] == "Latency"
     header, row = (line.split() for line in cluster.kubectl("get", short, "shown").stdout.splitlines())
-    assert header == columns
+    assert header == [*first, "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "THREADS", "READY", "AGE"]
     assert row[-8:-1] == ["Latency", "Initial", "10", "8", "2", "1-4", "True"]
     wide, row = cluster.kubectl("get", short, "shown", "-o", "wide").stdout.splitlines()
     assert row[wide.index("DRIFTED") :].split()[0] == "1"
-    assert "Everything is well." in row
+    assert "All is well." in row
 
 
 def test_one_category_lists_all_kinds(cluster):
-    cluster.client.apply(policy({}, name="one"))
-    cluster.client.apply(policy({}, name="two", kind="ClusterInferenceThreading"))
-    cluster.client.apply(topology("three", cpus=2))
+    cluster.client.apply(policy({}, name="listed"))
+    cluster.client.apply(policy({}, name="listed", kind="ClusterInferenceThreading"))
+    cluster.client.apply(topology("listed", cpus=2))
     listed = cluster.kubectl("get", "raddle", "-o", "name").stdout
-    for name in (
-        "inferencethreading.raddle.dev/one",
-        "clusterinferencethreading.raddle.dev/two",
-        "nodecputopology.raddle.dev/three",
-    ):
-        assert name in listed
+    for name in ("inferencethreading", "clusterinferencethreading", "nodecputopology"):
+        assert f"\n{name}.raddle.dev/listed\n" in f"\n{listed}"
 
 
 @pytest.fixture(scope="module")
@@ -510,44 +442,31 @@ def test_kubectl_explains(discovered, field):
 def topology(name, *, cpus):
     """A machine with `cpus` CPUs in pairs that are half of all apart, on 2 sockets."""
     half = cpus // 2
-    return {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": "NodeCPUTopology",
-        "metadata": {"name": name},
-        "spec": {
-            "bootID": "0d7c9c0e-6d2b-4a3e-9a55-8a4f0f5a2f11",
-            "architecture": "x86_64",
-            "model": "AMD EPYC 9754 128-Core Processor",
-            "counts": {"cpus": cpus, "cores": half, "sockets": 2, "numaNodes": 2},
-            "cpus": {"online": f"0-{cpus - 1}", "offline": "", "isolated": ""},
-            "threadsPerCore": 2,
-            "smtEnabled": True,
-            "sockets": [
-                {"socketID": number, "cpus": f"{number * half}-{(number + 1) * half - 1}"} for number in (0, 1)
-            ],
-            "dies": [
-                {"socketID": number, "dieID": 0, "cpus": f"{number * half}-{(number + 1) * half - 1}"}
-                for number in (0, 1)
-            ],
-            "numaNodes": [
-                {
-                    "numaNodeID": number,
-                    "cpus": f"{number * half}-{(number + 1) * half - 1}",
-                    "memoryMiB": 65536,
-                    "distances": [10, 21] if number == 0 else [21, 10],
-                }
-                for number in (0, 1)
-            ],
-            "l3Domains": [{"cacheL3ID": core // 8, "cpus": f"{core}-{core + 7}"} for core in range(0, cpus, 8)],
-            "cores": [f"{core},{core + half}" for core in range(half)],
-            "coreTypes": [{"coreType": "standard", "cpus": f"0-{cpus - 1}", "maxFrequencyMHz": 3100}],
-            "kubelet": {
-                "cpuManagerPolicy": "static",
-                "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
-                "reservedCPUs": "0-1",
-            },
+    halves = [{"cpus": f"{number * half}-{(number + 1) * half - 1}"} for number in (0, 1)]
+    spec = {
+        "bootID": "0d7c9c0e-6d2b-4a3e-9a55-8a4f0f5a2f11",
+        "architecture": "x86_64",
+        "model": "AMD EPYC 9754 128-Core Processor",
+        "counts": {"cpus": cpus, "cores": half, "sockets": 2, "numaNodes": 2},
+        "cpus": {"online": f"0-{cpus - 1}", "offline": "", "isolated": ""},
+        "threadsPerCore": 2,
+        "smtEnabled": True,
+        "sockets": [{"socketID": number, **one} for number, one in enumerate(halves)],
+        "dies": [{"socketID": number, "dieID": 0, **one} for number, one in enumerate(halves)],
+        "numaNodes": [
+            {"numaNodeID": number, **one, "memoryMiB": 65536, "distances": [10, 21] if number == 0 else [21, 10]}
+            for number, one in enumerate(halves)
+        ],
+        "l3Domains": [{"cacheL3ID": core // 8, "cpus": f"{core}-{core + 7}"} for core in range(0, cpus, 8)],
+        "cores": [f"{core},{core + half}" for core in range(half)],
+        "coreTypes": [{"coreType": "standard", "cpus": f"0-{cpus - 1}", "maxFrequencyMHz": 3100}],
+        "kubelet": {
+            "cpuManagerPolicy": "static",
+            "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+            "reservedCPUs": "0-1",
         },
     }
+    return {**objects.topology(name), "spec": spec}
 
 
 def test_a_topology_shows_in_a_table(cluster):
@@ -573,22 +492,46 @@ def test_a_topology_of_8192_cpus_is_accepted(cluster):
     assert cluster.client.post(TOPOLOGIES + TRY, topology("largest", cpus=8192))["spec"]["counts"]["cpus"] == 8192
 
 
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        ({"cpus": {"online": ""}}, "spec.cpus.online"),
-        ({"cpus": {"online": "0-"}}, "spec.cpus.online"),
-        ({"cpus": {"online": "0-3 5"}}, "spec.cpus.online"),
-        ({"cores": ["0,1", "0,1"]}, "spec.cores[1]"),
-        ({"coreTypes": [{"coreType": "fast", "cpus": "0"}]}, "spec.coreTypes[0].coreType"),
-        ({"sockets": [{"socketID": 0, "cpus": "0"}, {"socketID": 0, "cpus": "1"}]}, "spec.sockets[1]"),
-        ({"kubelet": {"cpuManagerPolicy": "dynamic"}}, "spec.kubelet.cpuManagerPolicy"),
-    ],
-)
-def test_a_topology_that_makes_no_sense_is_refused(cluster, change, path):
-    manifest = topology("odd", cpus=4)
-    manifest["spec"] |= change
-    assert path in refusal(cluster, manifest, TOPOLOGIES)
+def test_a_machine_of_1024_cpus_and_17_gpus_fits_well_and_the_schema_knows_every_field(cluster, tmp_path):
+    files = machines.synthesize(sockets=4, numa_nodes=16, l3_domains=64, cores=512, threads=2)
+    gpus = tuple(GPU(f"0000:{number:02x}:00.0", number if number < 16 else None) for number in range(1, 18))
+    machine = read_machine(machines.write(files, tmp_path))._replace(gpus=gpus)
+    body = to_object(machine, "huge", "00000000-0000-4000-8000-000000000000")
+    stored = cluster.client.apply(body)
+    assert stored["spec"] == body["spec"]
+    assert stored["spec"]["counts"]["cpus"] == 1024
+    assert len(json.dumps(stored)) < 64 * 1024
+
+
+# The change of a machine of 32 CPUs, and what the API server says of it.
+REFUSED_TOPOLOGIES = {
+    "no CPU at all": ({"cpus": {"online": ""}}, "spec.cpus.online"),
+    "half a range": ({"cpus": {"online": "0-"}}, "spec.cpus.online"),
+    "a list without commas": ({"cpus": {"online": "0-3 5"}}, "spec.cpus.online"),
+    "a CPU that no Linux has": ({"cpus": {"online": "0-100000"}}, "spec.cpus.online"),
+    "a count of cores that are not listed": ({"counts": {"cores": 7}}, "counts.cores must be the number of entries"),
+    "a count of sockets that are not listed": ({"counts": {"sockets": 9}}, "counts.sockets must be the number"),
+    "more NUMA nodes than are listed": ({"counts": {"numaNodes": 3}}, "counts.numaNodes must be at most"),
+    "SMT without threads": ({"smtEnabled": False}, "smtEnabled must be true where threadsPerCore is above 1"),
+    "threads without cores": ({"cores": None, "counts": {"cores": 0}}, "threadsPerCore needs cores"),
+    "a core twice": ({"cores": ["0,16", "0,16"]}, "spec.cores[1]"),
+    "a type of cores that there is not": ({"coreTypes": [{"coreType": "fast", "cpus": "0"}]}, "coreTypes[0].coreType"),
+    "a socket twice": ({"sockets": [{"socketID": 0, "cpus": "0"}, {"socketID": 0, "cpus": "1"}]}, "spec.sockets[1]"),
+    "a NUMA node twice": ({"numaNodes": [{"numaNodeID": 0, "cpus": cpu} for cpu in "01"]}, "Duplicate value"),
+    "a negative id": ({"sockets": [{"socketID": -1, "cpus": "0"}]}, "spec.sockets[0].socketID"),
+    "a policy that there is not": ({"kubelet": {"cpuManagerPolicy": "quantum"}}, "spec.kubelet.cpuManagerPolicy"),
+    "an address that is none": ({"gpus": [{"address": "first"}]}, "spec.gpus[0].address"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_TOPOLOGIES)
+def test_a_topology_that_makes_no_sense_is_refused(cluster, case):
+    change, words = REFUSED_TOPOLOGIES[case]
+    cluster.client.apply(topology("odd", cpus=32))
+    with pytest.raises(ApiError) as refused:
+        cluster.client.merge(f"{TOPOLOGIES}/odd", {"spec": change})
+    assert refused.value.status == 422
+    assert words in str(refused.value)
 
 
 def test_plain_yaml_words_reach_the_schema_as_text(cluster):

@@ -4,8 +4,6 @@ The node is a stand-in for a kubelet that runs the command on this machine, behi
 namespaces of its own, where one program with a runtime's library runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -18,6 +16,7 @@ import pytest
 import yaml
 from aiohttp import WSMsgType, web
 from click.testing import CliRunner
+from support.rights import grant, rule, user
 from support.runtimes import door_lab
 
 from cluster import Cluster
@@ -150,23 +149,14 @@ def pod(cluster, tmp_path):
         planned["metadata"]["labels"] = {**(labels or {}), "raddle.dev/injected": "true"}
         cluster.client.post("/api/v1/namespaces/default/pods", planned)
         made.append(name)
-        states = [
-            {
-                "name": one,
-                "image": "x",
-                "imageID": "x",
-                "ready": True,
-                "restartCount": 0,
-                "state": {"waiting": {"reason": "CrashLoopBackOff"}}
-                if one == CRASHED
-                else {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
-            }
-            for one in containers
-        ]
-        cluster.client.merge(
-            f"/api/v1/namespaces/default/pods/{name}/status",
-            {"status": {"phase": "Running", "containerStatuses": states}},
+        running, crashed = (
+            {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            {"waiting": {"reason": "CrashLoopBackOff"}},
         )
+        common = {"image": "x", "imageID": "x", "ready": True, "restartCount": 0}
+        states = [{**common, "name": one, "state": crashed if one == CRASHED else running} for one in containers]
+        status = {"phase": "Running", "containerStatuses": states}
+        cluster.client.merge(f"/api/v1/namespaces/default/pods/{name}/status", {"status": status})
 
     yield create
     for name in made:
@@ -223,22 +213,13 @@ def test_containers_that_say_nothing_say_why_and_are_counted(cluster, pod):
 def test_without_the_right_it_says_which_is_missing(cluster, pod):
     pod(REACHED)
     name = "reader"
-    rules = [
-        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list"]},
-        {"apiGroups": ["raddle.dev"], "resources": ["*"], "verbs": ["get", "list"]},
-    ]
-    api = "rbac.authorization.k8s.io/v1"
-    cluster.client.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
-    binding = {"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": name}}
-    binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    binding["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]
-    cluster.client.apply(binding)
+    rules = [rule("", "pods namespaces", "get list"), rule("raddle.dev", "*", "get list")]
+    grant(cluster.client, name, rules, user(name))
     reader = cluster.user(name)
     done = explain(cluster, "--live", "app", kubeconfig=reader)
     assert "you may not run a command in it: that takes the rights to get and to create pods/exec" in done.stdout
     assert done.exit_code == 1
-    rules.append({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]})
-    cluster.client.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+    grant(cluster.client, name, [*rules, rule("", "pods/exec", "get create")], user(name))
     assert explain(cluster, "--live", "app", kubeconfig=reader).exit_code == 0
 
 

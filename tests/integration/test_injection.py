@@ -1,7 +1,5 @@
 """What pods get when they are created and when they are bound, on a real API server and scheduler."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -71,12 +69,7 @@ def test_a_load_that_agents_observe_is_in_the_policys_status_and_counts_for_new_
     [
         ("two-sockets", container(cpu="20"), 16, "16 physical cores on the node"),
         ("two-sockets", container(), 8, "no CPU limit; 8 physical cores on one NUMA node"),
-        (
-            "two-sockets",
-            guaranteed(cpu="8"),
-            4,
-            "8 exclusive CPUs (Guaranteed, static CPU manager) on 4 physical cores",
-        ),
+        ("two-sockets", guaranteed(cpu="8"), 4, "8 exclusive CPUs (Guaranteed, static CPU manager) on 4 physical"),
         ("four-caches", guaranteed(cpu="10"), 8, "8 physical cores on the node"),
         ("four-caches", container(), 4, "no CPU limit; 4 physical cores on one NUMA node"),
         ("hybrid", container(), 6, "6 physical cores of one type"),
@@ -108,18 +101,12 @@ INDIVIDUAL = (
     {**REQUEST, "count": 4},
     {"results": [{"pool": "hybrid", "device": f"cpudev{number:03}"} for number in range(4)]},
 )
+SHARE = {"shareID": "6a2b1a3c-6e2c-4a39-9d8b-0a2f3c1d4e5f"}
 CHOSEN = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "2-5"}}
 GROUPED = (
     {**REQUEST, "count": 1, "capacity": {"requests": {"dra.cpu/cpu": "4"}}},
     {
-        "results": [
-            {
-                "pool": "hybrid",
-                "device": "cpudevmachine",
-                "consumedCapacity": {"dra.cpu/cpu": "4"},
-                "shareID": "6a2b1a3c-6e2c-4a39-9d8b-0a2f3c1d4e5f",
-            }
-        ],
+        "results": [{"pool": "hybrid", "device": "cpudevmachine", "consumedCapacity": {"dra.cpu/cpu": "4"}, **SHARE}],
         "config": [
             {"source": "FromClaim", "requests": ["cpus"], "opaque": {"driver": "dra.cpu", "parameters": CHOSEN}}
         ],
@@ -134,14 +121,8 @@ def test_the_cpus_of_a_pods_claim_are_planned_as_its_own_when_it_is_bound(space,
         pytest.skip(f"needs Kubernetes {since[0]}.{since[1]}")
     request, devices = mode
     space.apply(policy())
-    space.store(
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": "own-cpus"},
-            "spec": {"devices": {"requests": [{"name": "cpus", "exactly": request}]}},
-        }
-    )
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "own-cpus"}}
+    space.store({**claim, "spec": {"devices": {"requests": [{"name": "cpus", "exactly": request}]}}})
     results = [{"request": "cpus", "driver": "dra.cpu", **one} for one in devices["results"]]
     path = f"/apis/resource.k8s.io/v1/namespaces/{space.name}/resourceclaims/own-cpus/status"
     # Without a time the scheduler of 1.36 writes one, and is refused: the rest has been written by then.
@@ -236,13 +217,6 @@ def test_precedence_is_admin_then_named_then_namespaced_then_baseline(space):
             )
 
 
-# --- what is mounted -------------------------------------------------------------------------------------------------
-
-
-def _built(architecture):
-    return (Path(delivery.__file__).parent / "_native" / architecture / "libraddle.so").read_bytes()
-
-
 # --- the door -------------------------------------------------------------------------------------------------------
 
 ON_AMD64 = {"nodeSelector": {"kubernetes.io/arch": "amd64"}}
@@ -266,10 +240,12 @@ def test_by_the_door_a_restricted_namespace_admits_the_pod_and_the_files_are_tho
     assert (mounted(made), mounted(made, delivery.MOUNT_PATH)) == ([SHIM_VOLUME], [SHIM_VOLUME])
     assert not {"PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD"} & set(env_of(made))
     kubelet_env.environment(shimmed.client, made, "serve", tmp_path)
-    folder = tmp_path / SHIM_VOLUME
-    assert (folder / "libraddle.so").read_bytes() == _built("x86_64")
+    folder, built = tmp_path / SHIM_VOLUME, Path(delivery.__file__).parent / "_native/x86_64/libraddle.so"
+    assert (folder / "libraddle.so").read_bytes() == built.read_bytes()
     assert (folder / "raddle").stat().st_mode & 0o777 == 0o555
     assert (folder / "ld.so.preload").read_text() == "/opt/raddle/libraddle.so\n"
+    with pytest.raises(ApiError, match="PodSecurity"):
+        shimmed.create(pod(container(cpu="1"), name="loose"))
 
 
 @needs_native
@@ -344,22 +320,13 @@ def test_the_class_of_service_stays(space, qos, containers):
 def test_limit_ranges_and_quotas_admit_what_they_admitted(space):
     space.apply(policy())
     limits = {"type": "Container", "max": {"cpu": "4"}, "min": {"cpu": "100m"}, "maxLimitRequestRatio": {"cpu": "2"}}
-    space.client.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "LimitRange",
-            "metadata": {"name": "bounds", "namespace": space.name},
-            "spec": {"limits": [limits]},
-        }
-    )
-    space.client.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "quota", "namespace": space.name},
-            "spec": {"hard": {"limits.cpu": "2", "requests.cpu": "1"}},
-        }
-    )
+    hard = {"limits.cpu": "2", "requests.cpu": "1"}
+    for kind, name, spec in (
+        ("LimitRange", "bounds", {"limits": [limits]}),
+        ("ResourceQuota", "quota", {"hard": hard}),
+    ):
+        metadata = {"name": name, "namespace": space.name}
+        space.client.apply({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec})
     quota = f"/api/v1/namespaces/{space.name}/resourcequotas/quota"
     wait(lambda: space.client.get(quota).get("status", {}).get("hard"))
     made = space.create(pod(container(cpu="2", request="1")))
@@ -373,16 +340,6 @@ def test_pod_level_limits_are_shared_by_the_containers(space):
     body = pod(container("one"), container("two"), resources={"limits": {"cpu": "6"}, "requests": {"cpu": "2"}})
     made = space.create(body)
     assert [threads(made, name) for name in ("one", "two")] == [3, 3]
-
-
-def test_a_restricted_namespace_admits_the_injected_pod(space):
-    space.apply(policy())
-    wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
-    restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    space.client.merge(f"/api/v1/namespaces/{space.name}", restricted)
-    assert injected(space.create(pod(container(cpu="1", securityContext=SECURITY))))
-    with pytest.raises(ApiError, match="PodSecurity"):
-        space.create(pod(container(cpu="1"), name="loose"))
 
 
 # --- what is never trusted ------------------------------------------------------------------------------------------

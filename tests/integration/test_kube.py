@@ -5,7 +5,6 @@ import base64
 import contextlib
 import itertools
 import json
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -66,14 +65,6 @@ class Changes:
                 await self._more.wait()
 
 
-async def test_an_object_is_created_read_and_deleted(kube, namespace):
-    await kube.create(CONFIG_MAPS, config_map("a", namespace, x="1"))
-    assert (await kube.get(CONFIG_MAPS, "a", namespace))["data"] == {"x": "1"}
-    await kube.delete(CONFIG_MAPS, "a", namespace)
-    with pytest.raises(k.NotFound):
-        await kube.get(CONFIG_MAPS, "a", namespace)
-
-
 async def compact(cluster, revision):
     """Has etcd forget what was before the revision, by its gateway: its commands would have to be built."""
     connector = aiohttp.UnixConnector(str(cluster.directory / "clients:0"))
@@ -128,27 +119,6 @@ async def test_a_user_without_rights_is_forbidden(cluster, namespace):
             await nobody.list(CONFIG_MAPS, namespace)
 
 
-async def test_a_wrong_token_is_unauthorized(cluster, tmp_path):
-    text = f"""
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{{name: c, cluster: {{server: "{cluster.server}", certificate-authority: "{cluster.ca_file}"}}}}]
-users: [{{name: u, user: {{token: wrong}}}}]
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-"""
-    path = tmp_path / "kubeconfig"
-    path.write_text(text)
-    async with await Kube.from_settings(path) as client:
-        with pytest.raises(k.Unauthorized):
-            await client.list(NAMESPACES)
-
-
-async def test_a_missing_kubeconfig_is_a_configuration_error(tmp_path):
-    with pytest.raises(k.ConfigError, match="no-such-file"):
-        await Kube.from_settings(Path(tmp_path / "no-such-file"))
-
-
 async def test_apply_creates_then_merges_and_a_no_op_keeps_the_version(kube, namespace):
     first = await kube.apply(CONFIG_MAPS, config_map("a", namespace, x="1"), field_manager="one")
     again = await kube.apply(CONFIG_MAPS, config_map("a", namespace, x="1"), field_manager="one")
@@ -191,14 +161,6 @@ async def test_a_watch_brings_changes_in_order_and_ends_when_the_server_says_so(
 async def until_ready(cluster):
     async with await Kube.from_settings(cluster.kubeconfig) as client:
         await until(lambda: client.list(CONFIG_MAPS, "default"), refusals=(k.Unavailable, k.Forbidden))
-
-
-async def test_a_version_that_the_server_has_forgotten_is_gone(cluster, kube, namespace):
-    cluster.restart("apiserver")  # its watch cache begins at the present
-    await until_ready(cluster)
-    with pytest.raises(k.Gone):
-        async for _ in kube.watch(CONFIG_MAPS, namespace, resource_version="1", timeout_seconds=2):
-            pass
 
 
 async def test_an_informer_follows_creation_change_and_deletion(kube, namespace):

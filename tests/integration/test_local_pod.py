@@ -33,14 +33,9 @@ def ran(cluster, space, tmp_path):
     with_quota = {"limits": {"cpu": "500m"}}
     space.store({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "text"}, "data": {"text": "hello\n"}})
     cluster.register_node(space.name, cpus=2)
-    sidecar = {
-        "name": "beside",
-        "image": IMAGE,
-        "restartPolicy": "Always",
-        "command": ["sh", "-c", SIDECAR],
-        "resources": with_quota,
-        "volumeMounts": [SHARED, {"name": "text", "mountPath": "/from-a-config-map"}],
-    }
+    mounts = [SHARED, {"name": "text", "mountPath": "/from-a-config-map"}]
+    sidecar = {"name": "beside", "image": IMAGE, "restartPolicy": "Always", "command": ["sh", "-c", SIDECAR]}
+    sidecar |= {"resources": with_quota, "volumeMounts": mounts}
     main = {"name": "main", "image": IMAGE, "args": [MAIN], "volumeMounts": [SHARED]}
     main["env"] = [{"name": "NAME", "value": "main"}]
     spec = {

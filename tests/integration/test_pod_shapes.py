@@ -3,8 +3,6 @@
 The stored pod has the server's defaults; deciding on it again must come to the same.
 """
 
-from __future__ import annotations
-
 import jsonpatch
 import pytest
 
@@ -20,14 +18,11 @@ pytestmark = pytest.mark.cluster
 NAMESPACE = "restricted"
 SETTINGS = Settings(
     shim=ShimDelivery(
-        config_map="raddle-shim-0123456789",
-        items={name: delivery.items(name) for name in delivery.ARCHITECTURES},
+        config_map="raddle-shim-0123456789", items={name: delivery.items(name) for name in delivery.ARCHITECTURES}
     )
 )
 FACTS = Facts(architectures=frozenset({"x86_64"}))
-EVERYTHING = {
-    "runtimes": list(families.NAMES),
-}
+EVERYTHING = {"runtimes": list(families.NAMES)}
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},

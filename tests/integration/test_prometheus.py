@@ -49,7 +49,7 @@ class Prometheus:
 def agent():
     """The port of an agent that has seen a container with sixteen threads at a limit of two."""
     told = Served()
-    told.tell(nodereports.report("hybrid", nodereports.sixteen()))
+    told.update(nodereports.report("hybrid", nodereports.sixteen()))
     with Server(0, {"/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, told.metrics())}, "127.0.0.1") as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -78,16 +78,9 @@ def prometheus(raddle, agent, tmp_path_factory):
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     port = free_port()
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                PROGRAM,
-                f"--config.file={folder}/prometheus.yml",
-                f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
+        options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+        command = [PROGRAM, *options, f"--web.listen-address=127.0.0.1:{port}"]
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         found = Prometheus(port)
         scraped = lambda: len(found.query("up == 1")) == 3  # noqa: E731

@@ -8,7 +8,8 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from support.attackers import CREATED, FORBIDDEN, RBAC, Caller
+from support.attackers import CREATED, FORBIDDEN, Caller
+from support.rights import RBAC, account, bind
 
 from cluster.local_raddle import NAMESPACE
 from cluster.waiting import wait
@@ -90,15 +91,7 @@ def installed(raddle):
     for role in ROLES:
         metadata = {"name": role, "namespace": TENANT}
         client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-        client.apply(
-            {
-                "apiVersion": f"{RBAC}/v1",
-                "kind": "RoleBinding",
-                "metadata": metadata,
-                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-                "subjects": [{"kind": "ServiceAccount", **metadata}],
-            }
-        )
+        bind(client, role, account(role, TENANT), namespace=TENANT)
         with Caller.account(raddle.cluster, role, TENANT) as caller:
             wait(lambda caller=caller: may(caller, "list", OF_RADDLE[0], TENANT), f"{role} is aggregated")
     yield raddle.cluster

@@ -33,7 +33,6 @@ ON_THIS = {"node": HERE, "kubernetes.io/arch": ARCHITECTURES[platform.machine()]
 RELEASES = ("ort-1.31.1", "ort-1.28.0")
 # More threads than any stock count for this machine, and more than its CPUs: only the policy can be the reason.
 MORE = len(CPUS) + 2
-IDLE_S = 0.4
 
 
 @pytest.fixture(scope="module")
@@ -99,50 +98,21 @@ def test_the_pool_has_exactly_the_planned_threads(started, model, release, cpu, 
     assert found["stderr"].count("\n") == 1
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_the_pool_sleeps_after_a_run_where_stock_spins(started, model, release):
-    one = in_an_image_with({"PYTHONPATH": "/app"}, cpu="2")
-    _, environment = started(one, threads={"spinning": "Never", "minIntraOp": MORE})
-    planned = shim_lab.probe(venv(release), model, [None], env=environment, idle_s=IDLE_S)["sessions"][0]
-    stock = shim_lab.probe(venv(release), model, [{"intra": MORE}], env={}, idle_s=IDLE_S)["sessions"][0]
-    assert planned["pool"] == stock["pool"] == MORE - 1
-    print(
-        f"CPU time in {IDLE_S} s after a run: {planned['idle_cpu_s']:.4f} s planned, {stock['idle_cpu_s']:.4f} s stock"
-    )
-    assert planned["idle_cpu_s"] < IDLE_S / 20
-    assert planned["idle_cpu_s"] * 10 < stock["idle_cpu_s"]
-
-
-@pytest.fixture
-def environment_of(shimmed, here, tmp_path):
-    """environment_of(container, **spec): what a container of a bound pod starts with, all shims in reach."""
-
-    def make(one, **spec):
-        shimmed.apply(policy(**spec))
-        wait(lambda: shimmed.knows(HERE))
-        shimmed.create(pod(one, nodeSelector=ON_THIS))
-        bound = shimmed.bound()
-        assert threads(bound) == MORE
-        return kubelet_env.environment(shimmed.client, bound, "serve", tmp_path)
-
-    return make
-
-
 @pytest.mark.parametrize("version", [node_lab.BEFORE_EXTRA, nodejs.NEWEST])
-def test_node_has_the_pods_threads_and_keeps_its_own_options(environment_of, version):
+def test_node_has_the_pods_threads_and_keeps_its_own_options(started, version):
     own = [{"name": "NODE_OPTIONS", "value": "--max-old-space-size=256"}]
     one = container(cpu="2", request="10m", command=["node", "app.cjs"], env=own)
-    environment = environment_of(one, threads={"minIntraOp": MORE})
+    _, environment = started(one, threads={"minIntraOp": MORE})
     assert environment["NODE_OPTIONS"] == own[0]["value"]
     seen = node_lab.run(node_lab.application(version) / "app.cjs", {}, env=environment, cpus=CPUS)
     assert seen.threads == [MORE - 1]
     assert [line.partition(":")[2].split(",")[0] for line in seen.lines] == [f" onnxruntime {version}: intra_op={MORE}"]
 
 
-def test_a_native_program_has_the_pods_threads(environment_of):
+def test_a_native_program_has_the_pods_threads(started):
     if platform.machine() not in delivery.architectures():
         pytest.skip("no native shim was built: make native")
-    environment = environment_of(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
+    _, environment = started(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
     with native_caller.Caller(native_lab.program("c", libonnxruntime.MAVEN_VERSIONS[1]), environment) as caller:
         caller.do("env")
         assert len(caller.session()) == MORE - 1
@@ -155,23 +125,6 @@ def test_an_image_that_sets_a_path_of_its_own_has_the_plan_as_well(started, mode
     assert "PYTHONPATH" not in env_of(bound)
     found = shim_lab.probe(pythons.interpreter("3.11"), model, [None], env={"PYTHONPATH": str(packages), **environment})
     assert found["sessions"][0]["pool"] == MORE - 1
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_no_thread_is_pinned_outside_the_cpus_that_the_container_has(started, model, release):
-    one = in_an_image_with({"PYTHONPATH": "/app"}, cpu="2")
-    _, environment = started(one, threads={"minIntraOp": MORE})
-    # An inherited mask: stock does not fail there, it escapes.
-    held = shim_lab.probe(venv(release), model, [None], env=environment, cpus=CPUS[:1])
-    assert held["sessions"][0]["affinity"] == [str(CPUS[0])] * (MORE - 1)
-    assert "pthread_setaffinity_np" not in held["stderr"]
-    # A cgroup's cpuset, as of a container on exclusive CPUs: there stock can't and says so.
-    with shim_lab.one_cpu() as enter:
-        stock = shim_lab.probe(venv(release), model, [None], env={}, before=enter)
-        found = shim_lab.probe(venv(release), model, [None], env=environment, before=enter)
-    assert "pthread_setaffinity_np failed" in stock["stderr"]
-    assert "pthread_setaffinity_np" not in found["stderr"]
-    assert found["sessions"][0]["affinity"] == [str(CPUS[0])] * (MORE - 1)
 
 
 REPORT = """

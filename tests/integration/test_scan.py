@@ -3,8 +3,6 @@
 The node's kubelet is a stand-in that answers /metrics/cadvisor, through the API server's own proxy.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import shutil
@@ -19,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import psutil
 import pytest
 from click.testing import CliRunner
+from support import rights
+from support.rights import rule
 
 from cluster import Cluster, objects
 from cluster.components import free_port
@@ -28,7 +28,6 @@ from raddle_operator.cli import main
 
 pytestmark = pytest.mark.cluster
 
-RBAC = "rbac.authorization.k8s.io"
 SERIES = 'container="serve",namespace="chat",pod="ollama-1a-0"'
 METRICS = f"""\
 container_cpu_usage_seconds_total{{cpu="total",{SERIES}}} 4e8
@@ -113,18 +112,10 @@ def _create(made, namespace, name, image, *, labels=None, node="here", env=()):
 
 @pytest.fixture
 def user(cluster):
-    """user("name", kind, *rules, namespace=...): the kubeconfig of a user with these rights and no others."""
+    """user("name", *rules, namespace=...): the kubeconfig of a user with these rights and no others."""
 
     def make(name, *rules, namespace=""):
-        kind = "Role" if namespace else "ClusterRole"
-        where = {"namespace": namespace} if namespace else {}
-        api = f"{RBAC}/v1"
-        listed = [{"apiGroups": [""], "resources": [*resources], "verbs": [*verbs]} for resources, verbs in rules]
-        cluster.client.apply({"apiVersion": api, "kind": kind, "metadata": {"name": name, **where}, "rules": listed})
-        binding = {"apiVersion": api, "kind": f"{kind}Binding", "metadata": {"name": name, **where}}
-        binding["roleRef"] = {"apiGroup": RBAC, "kind": kind, "name": name}
-        binding["subjects"] = [{"apiGroup": RBAC, "kind": "User", "name": name}]
-        cluster.client.apply(binding)
+        rights.grant(cluster.client, name, rules, rights.user(name), namespace=namespace)
         kubeconfig = cluster.user(name)
         space = ("-n", namespace) if namespace else ()
         # The API server learns of roles by a watch of its own.
@@ -167,11 +158,11 @@ def test_a_namespace_and_labels_choose_pods(cluster):
 
 
 def test_reading_is_enough_and_every_right_that_is_missing_is_said(user):
-    whole = user("reader", (("pods", "nodes", "namespaces"), ("get", "list")), (("nodes/proxy",), ("get",)))
+    whole = user("reader", rule("", "pods nodes namespaces", "get list"), rule("", "nodes/proxy", "get"))
     found, notes = rows(whole)
     assert found["chat", "deployment/ollama"]["throttledShare"] == 0.97
     assert "measured by the kubelets" in notes
-    tenant = user("tenant", (("pods",), ("list",)), namespace="chat")
+    tenant = user("tenant", rule("", "pods", "list"), namespace="chat")
     found, notes = rows(tenant, "-n", "chat", "--cpus", "32")
     assert found["chat", "deployment/ollama"]["threads"]["most"] == 32
     assert "you may not read nodes: 32 CPUs are assumed" in notes

@@ -1,9 +1,7 @@
 """A tuning's result on a real API server: from a tuning's status to a bound pod's plan and the policy's condition."""
 
-from __future__ import annotations
-
 import pytest
-from support import tunings
+from support import rights, tunings
 
 import machines
 from cluster import Cluster, namespaces
@@ -16,21 +14,6 @@ pytestmark = pytest.mark.cluster
 
 MACHINE = machines.path("2s16c32t")
 SERVE = container(cpu="4", image=tunings.SERVED_IMAGE)
-READS_TUNINGS = [
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "reads-tunings"},
-        "rules": [{"apiGroups": ["raddle.dev"], "resources": ["inferencetunings"], "verbs": ["get", "list", "watch"]}],
-    },
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "reads-tunings"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads-tunings"},
-        "subjects": [{"kind": "ServiceAccount", "name": "raddle-webhook", "namespace": NAMESPACE}],
-    },
-]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +22,8 @@ def raddle():
     values = {"webhook": {"timeoutSeconds": {"pods": 30, "bindings": 30}}}
     options = ["--lookup-timeout", "20", "--tuning"]
     with Cluster(name="tuned") as cluster:
-        for one in READS_TUNINGS:
-            cluster.client.apply(one)
+        rules = [rights.rule("raddle.dev", "inferencetunings", "get list watch")]
+        rights.grant(cluster.client, "reads-tunings", rules, rights.account("raddle-webhook", NAMESPACE))
         with LocalRaddle(cluster, values=values, webhook_options=options) as running:
             running.register_machine("n1", MACHINE)
             yield running

@@ -1,16 +1,14 @@
 """InferenceTunings with the chart's rights on a real control plane, whose kubelets these tests are."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools
 import json
 import re
-from pathlib import Path
 
 import aiohttp
 import pytest
+from support import controllers
 from support.controllers import ControllerThread
 from support.measured import WINNER, outcome
 from support.tunings import tuning
@@ -18,7 +16,6 @@ from support.waiting import until
 
 from cluster import Cluster, objects
 from cluster.components import free_port
-from cluster.local_raddle import WITHOUT_WORKLOADS
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.jobs.run import job_name
 from raddle_operator.kube import (
@@ -40,31 +37,22 @@ from raddle_operator.results.verdict import Verdict
 
 pytestmark = pytest.mark.cluster
 
-SYSTEM = "raddle-system"
-ACCOUNT = f"system:serviceaccount:{SYSTEM}:raddle-controller"
 QUOTAS = Resource("", "v1", "resourcequotas", namespaced=True, kind="ResourceQuota")
 _numbers = itertools.count()
 soon = functools.partial(until, seconds=40, refusals=(Unavailable, NotFound, Forbidden, aiohttp.ClientConnectionError))
 
 
 @pytest.fixture(scope="module")
-def cluster(request):
-    chart = Path(request.config.rootpath) / "charts" / "raddle"
+def cluster():
     with Cluster() as running:
-        running.helm(
-            *("install", "raddle", str(chart), "--namespace", SYSTEM, "--create-namespace"),
-            *("--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS),
-            *("--set", "tuning.enabled=true"),
-        )
-        running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        controllers.install_chart(running, "--set", "tuning.enabled=true")
         yield running
 
 
 @pytest.fixture(scope="module")
 def settings(cluster):
-    account = cluster.user(ACCOUNT, groups=["system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}"])
     return ControllerSettings(
-        kubeconfig=account,
+        kubeconfig=controllers.account(cluster),
         identity="tunings",
         host="127.0.0.1",
         port=free_port(),
@@ -209,11 +197,8 @@ async def test_one_node_searches_and_another_tries_its_winner_again(cluster, con
     await shop.tune()
     first = await shop.job_on("a")
     pod = await shop.pod_of(first)
-    await shop.says(
-        pod,
-        phase="Running",
-        containerStatuses=[_container("tuner", {"running": {"startedAt": "2027-01-15T08:00:00Z"}})],
-    )
+    running = {"running": {"startedAt": "2027-01-15T08:00:00Z"}}
+    await shop.says(pod, phase="Running", containerStatuses=[_container("tuner", running)])
     status = await shop.status("Running", "Measuring")
     assert condition(status, "Running")["message"] == f"{shop.node('a')} searches"
     await shop.ends(pod, outcome(percent=-12.5))
@@ -222,11 +207,8 @@ async def test_one_node_searches_and_another_tries_its_winner_again(cluster, con
     assert json.loads(told["value"])["confirm"] == dict(WINNER.settings)
     await shop.ends(await shop.pod_of(second), outcome(percent=-10.5))
     status = await shop.status("Valid", "Measured")
-    assert (status["verdict"], status["gain"], status["trials"]) == (
-        "Better",
-        "slowest tenth -10.5 % [-12.5, -8.5]",
-        24,
-    )
+    gain = "slowest tenth -10.5 % [-12.5, -8.5]"
+    assert (status["verdict"], status["gain"], status["trials"]) == ("Better", gain, 24)
     assert status["classes"][0]["decidedBy"] == shop.node("b")
     await shop.event("JobCreated", f"on node {shop.node('a')} searches")
     assert (await shop.event("Measured"))["type"] == "Normal"
@@ -329,10 +311,8 @@ async def test_a_node_that_fails_is_followed_by_the_next(controller, shop):
     pod = await shop.pod_of(await shop.job_on("a"))
     await shop.ends(pod, Failed("there is no model /models/ranker.onnx"), code=1)
     event = await shop.event("NodeFailed")
-    assert (event["type"], event["note"]) == (
-        "Warning",
-        f"node {shop.node('a')}: there is no model /models/ranker.onnx",
-    )
+    note = f"node {shop.node('a')}: there is no model /models/ranker.onnx"
+    assert (event["type"], event["note"]) == ("Warning", note)
     await shop.job_on("b")
     found = (await shop.status("Running", "Waiting"))["classes"][0]["nodes"]
     assert [(one["state"], one.get("message", "")) for one in found] == [

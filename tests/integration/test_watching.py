@@ -1,7 +1,5 @@
 """What `raddle explain` and `raddle top` make of a real API server: pods by what people name, agents through its proxy."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import replace
@@ -10,6 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from support import nodereports
+from support.rights import grant, rule, user
 
 from cluster.objects import deployment, namespace, topology
 from raddle_operator import cli
@@ -162,17 +161,9 @@ def test_what_is_not_there_is_one_line_and_exit_code_one(world):
 
 
 def test_without_the_right_to_ask_agents_the_plans_are_shown(world):
-    name, api = "plans-only", "rbac.authorization.k8s.io/v1"
-    rules = [
-        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list"]},
-        {"apiGroups": ["raddle.dev", "apps"], "resources": ["*"], "verbs": ["get", "list"]},
-    ]
-    world.client.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
-    binding = {"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": name}}
-    binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    binding["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]
-    world.client.apply(binding)
-    text = raddle(world, "explain", "deployment/web", "--kubeconfig", str(world.user(name)))
+    rules = [rule("", "pods namespaces", "get list"), rule("raddle.dev apps", "*", "get list")]
+    grant(world.client, "plans-only", rules, user("plans-only"))
+    text = raddle(world, "explain", "deployment/web", "--kubeconfig", str(world.user("plans-only")))
     assert text.splitlines()[1].split()[:4] == ["2", "serve", "2", "-"]
     assert "you may not ask its agent: that takes the right to get pods/proxy there" in text
 

@@ -1,7 +1,5 @@
 """The webhook as a process of its own beside a real API server and scheduler: bursts, a stop, certificates."""
 
-from __future__ import annotations
-
 import base64
 from concurrent.futures import ThreadPoolExecutor
 

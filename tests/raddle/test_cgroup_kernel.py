@@ -20,7 +20,7 @@ PRELUDE = """
 import json, os, sys, threading, time
 from raddle import files
 from raddle.cpus import cpuset
-from raddle.process import cgroup, totals
+from raddle.process import cgroup
 def show():
     found = cgroup.read_limits()
     usable, quota = cgroup.usable_cpus(found)
@@ -67,8 +67,8 @@ began, used = time.monotonic(), time.process_time()
 while not controller.read().nr_throttled and time.monotonic() < began + 30:
     pass
 wall, used = time.monotonic() - began, time.process_time() - used
-path = cgroup.read_limits().quota_path
-print(json.dumps(dict(show(), wall=wall, used=used, totals=totals.read(path, recent=False))))
+stat = dict(line.split() for line in open(cgroup.read_limits().quota_path + "/cpu.stat"))
+print(json.dumps(dict(show(), wall=wall, used=used, throttled_there=int(stat["nr_throttled"]))))
 """
 
 
@@ -84,7 +84,7 @@ def test_the_quota_that_is_read_is_the_one_that_throttles(outer_us, inner_us, wh
     assert (found["quota_cpus"], found["binding"], found["period_us"]) == (0.2, 0.2, 100_000)
     assert found["nr_periods"] >= found["nr_throttled"] >= 1
     # Counted where the quota is set, and only there.
-    assert found["totals"]["throttledPeriods"] >= 1
+    assert found["throttled_there"] >= 1
     # A period may begin just before and just after; the last slice of each CPU may be overdrawn.
     assert found["used"] <= 0.2 * (found["wall"] + 0.2) + 0.03
 

@@ -1,7 +1,5 @@
 """The sessions among a program's own metrics: with the real prometheus_client, in processes of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The model of raddle.planning.load: what it says where arithmetic knows the answer, and what it chooses where both were measured."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -3,8 +3,6 @@
 tests/raddle/test_placement_table.py has the rules machine by machine; here are the edges of each function.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The rules of docs/explanation/how-a-number-is-decided.md, as tables over named machines and as properties."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

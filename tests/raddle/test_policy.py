@@ -1,7 +1,5 @@
 """A policy's spec becomes one value, or an error that names the field, what was there and what is allowed."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """What crosses in annotations: it reads back as it was written, fits its reservation, and never trusts what it reads."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

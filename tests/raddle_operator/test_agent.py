@@ -20,9 +20,9 @@ from raddle_operator.agent.client import ApiError, ConfigError, from_kubeconfig,
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
 from raddle_operator.agent.kubelet import KubeletReader
 from raddle_operator.agent.kubelet_config import parse_configz
-from raddle_operator.agent.looks import Look
 from raddle_operator.agent.process import difference
 from raddle_operator.agent.reflector import Backoff
+from raddle_operator.agent.samples import Sample
 from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.objects.nodereport import Level
 from raddle_operator.objects.nodetopology import to_object
@@ -207,10 +207,10 @@ def test_the_kubelets_metrics_are_read_with_the_agents_token(kubelet):
         kubelet_insecure_tls=True,
         watch=Level.KUBELET,
     )
-    found = watching.sight(settings, lambda: "secret").look([pod], Look(0.0, {}))
+    found = watching.sampler(settings, lambda: "secret").sample([pod], Sample(0.0, {}))
     assert found.containers[box].counters[:2] == (1700000000.123, 3.5)
     with pytest.raises(ApiError, match="401"):
-        watching.sight(settings, lambda: "other").look([pod], Look(0.0, {}))
+        watching.sampler(settings, lambda: "other").sample([pod], Sample(0.0, {}))
 
 
 def test_the_kubelet_of_this_node_is_asked_itself(kubelet):

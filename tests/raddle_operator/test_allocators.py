@@ -1,7 +1,5 @@
 """Which allocators an image has, by the files that the native shim looks for."""
 
-from __future__ import annotations
-
 import os
 import re
 

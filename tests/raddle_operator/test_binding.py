@@ -1,8 +1,7 @@
 """What a bound pod's annotations become now that the node is known."""
 
-from __future__ import annotations
-
 import json
+from collections import ChainMap
 
 import jsonpatch
 import pytest
@@ -25,11 +24,9 @@ def machine(cores=16, *, kubelet=STATIC):
     return regular(cores, 2, sockets=0, l3_domains=0, kubelet=kubelet)
 
 
-def annotations(budget, policy=None, *, kept=(), without=(), container="serve"):
+def annotations(budget, *, kept=(), without=(), container="serve"):
     """A container's annotations as CREATE left them."""
-    _, values = plan_annotations.compose(
-        None, budget, policy or Policy(), kept=kept, governed_by="InferenceThreading/fast"
-    )
+    _, values = plan_annotations.compose(None, budget, Policy(), kept=kept, governed_by="InferenceThreading/fast")
     return {prefix + container: value for prefix, value in values.items() if prefix not in without}
 
 
@@ -40,24 +37,19 @@ def test_a_pod_without_a_limit_gets_the_nodes_cores():
     bound = rebind(annotations(UNLIMITED), "n1", machine())
     assert bound.outcome is BindingOutcome.NODE_SPECIFIC
     assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra"] == 16
+    assert "cpus=" not in bound.annotations["shim.raddle.dev/serve"]
     recorded = read_plan_text(bound.annotations["plan.raddle.dev/serve"])
     assert (recorded.node, recorded.governed_by, recorded.values["intraOp"]) == ("n1", "InferenceThreading/fast", 16)
 
 
-def test_whole_cpus_are_exclusive_only_on_a_node_with_the_static_manager():
-    whole = Budget(quota_cpus=8.0, whole_cpus=8)
-    exclusive = rebind(annotations(whole), "n1", machine()).annotations["plan.raddle.dev/serve"]
-    assert read_plan_text(exclusive).values["exclusiveCPUs"] == 8
-    shared = rebind(annotations(whole), "n1", machine(kubelet=Kubelet())).annotations["plan.raddle.dev/serve"]
-    assert "exclusiveCPUs" not in read_plan_text(shared).values
-
-
-def test_exclusive_cpus_get_the_node_in_the_plan_and_shared_ones_do_not():
-    bound = rebind(annotations(Budget(quota_cpus=8.0, whole_cpus=8)), "n1", machine())
-    text = bound.annotations["shim.raddle.dev/serve"]
-    assert text.endswith(";cpus=0-31;cores=0-15|16-31")
-    shared = rebind(annotations(UNLIMITED), "n1", machine()).annotations["shim.raddle.dev/serve"]
-    assert "cpus=" not in shared
+def test_whole_cpus_are_exclusive_and_named_in_the_plan_only_on_a_node_with_the_static_manager():
+    whole = annotations(Budget(quota_cpus=8.0, whole_cpus=8))
+    exclusive = rebind(whole, "n1", machine()).annotations
+    assert read_plan_text(exclusive["plan.raddle.dev/serve"]).values["exclusiveCPUs"] == 8
+    assert exclusive["shim.raddle.dev/serve"].endswith(";cpus=0-31;cores=0-15|16-31")
+    shared = rebind(whole, "n1", machine(kubelet=Kubelet())).annotations
+    assert "exclusiveCPUs" not in read_plan_text(shared["plan.raddle.dev/serve"]).values
+    assert "cpus=" not in shared["shim.raddle.dev/serve"]
 
 
 def test_binding_again_comes_to_the_same():
@@ -78,10 +70,8 @@ def test_a_count_that_the_pod_spec_sets_stays_out_of_the_plan():
     present = annotations(UNLIMITED, kept=(env.ORT_INTRA,))
     bound = rebind(present, "n1", machine())
     assert "intra" not in env.decode(bound.annotations["shim.raddle.dev/serve"])
-    assert (
-        read_plan_text(bound.annotations["plan.raddle.dev/serve"]).because[env.ORT_INTRA]
-        == plan_annotations.KEPT_REASON
-    )
+    because = read_plan_text(bound.annotations["plan.raddle.dev/serve"]).because
+    assert because[env.ORT_INTRA] == plan_annotations.KEPT_REASON
 
 
 def test_onnxruntimes_variable_has_the_count_that_is_right_without_a_shim_and_the_shim_is_told():
@@ -116,35 +106,26 @@ def test_without_the_nodes_topology_the_safe_values_stand():
     ],
 )  # fmt: skip
 def test_a_plan_that_cannot_be_read_keeps_its_safe_values(text):
-    present = {**annotations(UNLIMITED), "plan.raddle.dev/serve": text}
-    bound = rebind(present, "n1", machine())
+    bound = rebind({**annotations(UNLIMITED), "plan.raddle.dev/serve": text}, "n1", machine())
     assert (bound.outcome, bound.annotations) == (BindingOutcome.SAFE_MALFORMED, {})
     assert bound.detail.startswith("serve: ")
 
 
 def test_one_malformed_plan_holds_no_other_container_back():
-    present = {**annotations(UNLIMITED), "plan.raddle.dev/other": "{"}
-    bound = rebind(present, "n1", machine())
+    bound = rebind({**annotations(UNLIMITED), "plan.raddle.dev/other": "{"}, "n1", machine())
     assert bound.outcome is BindingOutcome.SAFE_MALFORMED
     assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra"] == 16
 
 
 def test_more_plans_than_raddle_writes_are_not_read():
-    present = {}
-    for n in range(20):
-        present |= annotations(UNLIMITED, container=f"c{n}")
-    bound = rebind(present, "n1", machine())
+    present = [annotations(UNLIMITED, container=f"c{n}") for n in range(20)]
+    bound = rebind(dict(ChainMap(*present)), "n1", machine())
     assert sum(key.startswith(env.PLAN_PREFIX) for key in bound.annotations) == 16
 
 
 @pytest.mark.parametrize(
     "binding",
-    [
-        {"metadata": {"name": "p"}},
-        {"metadata": {"name": "p", "annotations": None}},
-        {"metadata": {"name": "p", "annotations": {"theirs": "1"}}},
-        {},
-    ],
+    [{}, {"metadata": {}}, {"metadata": {"annotations": None}}, {"metadata": {"annotations": {"theirs": "1"}}}],
 )
 def test_the_binding_gets_the_annotations_whether_it_has_some_or_not(binding):
     wanted = {"threads.raddle.dev/serve": "16", "odd~key": "x"}

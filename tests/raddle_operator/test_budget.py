@@ -1,7 +1,5 @@
 """Limits, requests and pod-level resources become what the planner counts with."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from support import strategies

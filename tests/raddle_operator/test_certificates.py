@@ -99,6 +99,13 @@ class Cluster:
             builder.build_server_verifier(x509.DNSName("raddle-webhook.raddle-system.svc")).verify(self.leaf, [])
 
 
+@pytest.fixture(name="cluster")
+async def settled():
+    found = Cluster()
+    await found.settle()
+    return found
+
+
 async def test_from_nothing_one_pass_makes_all_and_the_next_finds_nothing_to_do():
     cluster = Cluster()
     assert await cluster.ensure() == c.SETTLE.total_seconds()
@@ -110,24 +117,17 @@ async def test_from_nothing_one_pass_makes_all_and_the_next_finds_nothing_to_do(
     assert cluster.secret["data"].keys() == {"tls.crt", "tls.key", "ca.crt", "ca.key"}
 
 
-async def test_the_leaf_is_for_the_services_names_and_further_ones_and_for_serving_only():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_the_leaf_is_for_the_services_names_and_further_ones_and_for_serving_only(cluster):
     names = cluster.leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == [
-        "raddle-webhook.raddle-system.svc",
-        "raddle-webhook.raddle-system",
-        "raddle-webhook.raddle-system.svc.cluster.local",
-    ]
+    ends = (".svc", "", ".svc.cluster.local")
+    assert names.get_values_for_type(x509.DNSName) == [f"raddle-webhook.raddle-system{end}" for end in ends]
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1"]
     assert isinstance(cluster.leaf.public_key().curve, ec.SECP256R1)
     usage = cluster.leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
 
 
-async def test_a_leaf_is_renewed_a_month_before_its_end_by_the_same_authority():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_a_leaf_is_renewed_a_month_before_its_end_by_the_same_authority(cluster):
     leaf, authorities = cluster.leaf, cluster.authorities
     cluster.now += c.LEAF_LIFE - c.LEAF_RENEWED_BEFORE - DAY
     assert await cluster.settle() == 0
@@ -137,9 +137,7 @@ async def test_a_leaf_is_renewed_a_month_before_its_end_by_the_same_authority():
     assert cluster.authorities == authorities
 
 
-async def test_a_leaf_that_a_clock_months_ahead_has_made_is_replaced_once_the_clock_is_right():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_a_leaf_that_a_clock_months_ahead_has_made_is_replaced_once_the_clock_is_right(cluster):
     cluster.now += 70 * DAY
     await cluster.ensure()
     made_ahead, authorities = cluster.leaf, cluster.authorities
@@ -163,9 +161,7 @@ async def test_an_authority_that_a_clock_years_ahead_has_made_is_replaced_once_t
     assert await cluster.settle() == 0
 
 
-async def test_a_new_authority_is_in_every_bundle_beside_the_old_one_before_it_signs():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_a_new_authority_is_in_every_bundle_beside_the_old_one_before_it_signs(cluster):
     (old,) = cluster.authorities
     cluster.now += c.AUTHORITY_LIFE - c.AUTHORITY_RENEWED_BEFORE
     # A controller that slept for years: the leaf, renewed so far, is as it should be.
@@ -187,9 +183,7 @@ async def test_a_new_authority_is_in_every_bundle_beside_the_old_one_before_it_s
     assert cluster.bundle() == [new], "an authority that has ended leaves the bundle"
 
 
-async def test_a_crash_between_the_two_writes_is_mended_by_the_next_pass():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_a_crash_between_the_two_writes_is_mended_by_the_next_pass(cluster):
     cluster.now += c.AUTHORITY_LIFE - c.AUTHORITY_RENEWED_BEFORE
     before = copy.deepcopy(cluster.configuration)
     await cluster.ensure()
@@ -200,9 +194,7 @@ async def test_a_crash_between_the_two_writes_is_mended_by_the_next_pass():
     await cluster.settle()
 
 
-async def test_an_emptied_bundle_and_a_new_entry_are_filled_again():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_an_emptied_bundle_and_a_new_entry_are_filled_again(cluster):
     del cluster.configuration["webhooks"][1]["clientConfig"]["caBundle"]
     cluster.configuration["webhooks"].append({"name": "new.raddle.dev", "clientConfig": {"caBundle": "Z2FyYmFnZQ=="}})
     cluster.writes.clear()
@@ -230,9 +222,7 @@ async def test_another_writer_is_given_way():
 
 @pytest.mark.parametrize("key", ["tls.crt", "tls.key", "ca.crt", "ca.key"])
 @pytest.mark.parametrize("value", ["", "Z2FyYmFnZQ==", "not base64!", None])
-async def test_a_damaged_secret_is_mended(key, value):
-    cluster = Cluster()
-    await cluster.settle()
+async def test_a_damaged_secret_is_mended(cluster, key, value):
     cluster.secret["data"][key] = value
     for _ in range(6):
         await cluster.ensure()
@@ -240,18 +230,14 @@ async def test_a_damaged_secret_is_mended(key, value):
     assert await cluster.settle() == 0
 
 
-async def test_a_deleted_secret_revokes_what_was():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_a_deleted_secret_revokes_what_was(cluster):
     (old,) = cluster.authorities
     cluster.secret = None
     await cluster.settle()
     assert old not in cluster.bundle()
 
 
-async def test_a_new_name_gets_a_new_leaf():
-    cluster = Cluster()
-    await cluster.settle()
+async def test_a_new_name_gets_a_new_leaf(cluster):
     leaf = cluster.leaf
     await c.ensure(cluster, c.CertificateSettings(extra_names=("other.test",)), lambda: cluster.now)
     assert cluster.leaf != leaf

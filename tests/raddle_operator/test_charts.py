@@ -1,7 +1,5 @@
 """Manifests as the servers' own charts and documents render them: `raddle plan` knows each, and what it gets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which pods a command line means."""
 
-from __future__ import annotations
-
 import pytest
 from aiohttp import web
 from support.api_server import answering

@@ -1,8 +1,6 @@
 """CPUs that ResourceClaims give a pod's containers, read when it is bound. The claims are those of the documents and
 examples of kubernetes-sigs/dra-driver-cpu 0.2, as the scheduler allocates them."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace
@@ -18,37 +16,6 @@ from raddle.cpus.topology import Kubelet
 from raddle.planning.wire import has_claims
 from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.claims import Claimed, claimed, references
-
-# docs/user/opaque-cpuset-overrides.md: CPUs that a scheduler of somebody's has chosen.
-CHOSEN = {
-    "metadata": {"name": "exclusive-cores-claim", "namespace": "default", "uid": "claim-uid-123456"},
-    "spec": {"devices": {"requests": [{"name": "cpu-request-1", "exactly": {"deviceClassName": "dra.cpu", "count": 4}}]}},
-    "status": {
-        "allocation": {
-            "devices": {
-                "results": [
-                    {
-                        "request": "cpu-request-1",
-                        "driver": "dra.cpu",
-                        "pool": "test-node",
-                        "device": "cpudevmachine",
-                        "consumedCapacity": {"dra.cpu/cpu": "4"},
-                    }
-                ],
-                "config": [
-                    {
-                        "source": "FromClaim",
-                        "requests": ["cpu-request-1"],
-                        "opaque": {
-                            "driver": "dra.cpu",
-                            "parameters": {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "2-5"}},
-                        },
-                    }
-                ],
-            }
-        }
-    },
-}  # fmt: skip
 
 
 def result(device="cpudevnuma000", cpus="10", *, request="req-cpu-slice", driver="dra.cpu"):
@@ -71,9 +38,17 @@ def individual(count):
 
 
 def chosen(cpuset):
-    changed = copy.deepcopy(CHOSEN)
-    changed["status"]["allocation"]["devices"]["config"][0]["opaque"]["parameters"]["cpuConfig"]["cpuset"] = cpuset
-    return changed
+    """docs/user/opaque-cpuset-overrides.md: CPUs that a scheduler of somebody's has chosen."""
+    parameters = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": cpuset}}
+    opaque = {"driver": "dra.cpu", "parameters": parameters}
+    config = {"source": "FromClaim", "requests": ["cpu-request-1"], "opaque": opaque}
+    requests = [{"name": "cpu-request-1", "exactly": {"deviceClassName": "dra.cpu", "count": 4}}]
+    allocated = claim(result("cpudevmachine", "4", request="cpu-request-1"), config=[config])
+    metadata = {"name": "exclusive-cores-claim", "namespace": "default", "uid": "claim-uid-123456"}
+    return {"metadata": metadata, "spec": {"devices": {"requests": requests}}, **allocated}
+
+
+CHOSEN = chosen("2-5")
 
 
 def using(*names, cpu=None, **request):
@@ -167,8 +142,6 @@ def test_no_shape_of_a_pod_or_a_claim_raises(data, other):
     found = claimed(both["pod"], both["claims"])
     assert all(one.whole_cpus > 0 for one in found.values())
 
-
-# --- in the plan, at binding ------------------------------------------------------------------------------------------
 
 # The driver needs a kubelet whose own CPU manager is off.
 NODE = regular(16, 2, numa_nodes=2, kubelet=Kubelet("none"))

@@ -1,7 +1,5 @@
 """The `raddle` command as people use it: what it prints, its exit codes, and errors that name file, line and field."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -61,6 +59,10 @@ spec:
 """
 
 
+TUNED_FOR = machines.path("2s16c32t")
+ON_MACHINE = ("--machine", str(TUNED_FOR))
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """run("plan", ..., files={"a.yaml": text}): the command's result, with the files in the current folder."""
@@ -74,13 +76,23 @@ def run(tmp_path, monkeypatch):
     return call
 
 
-def plan(run, *arguments, files=None):
-    files = files or {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
+def plan(run, *arguments, policy=POLICY, deployment=DEPLOYMENT, files=None):
+    files = files or {"policy.yaml": policy, "deployment.yaml": deployment}
     sources = [part for name in files for part in ("-f", name)]
     return run("plan", *sources, *arguments, files=files)
 
 
-# --- plan -----------------------------------------------------------------------------------------------------------
+def planned(run, *arguments, **files):
+    """The only container of `plan -o json`, and its workload."""
+    (workload,) = json.loads(plan(run, "-o", "json", *arguments, **files).stdout)
+    (container,) = workload["containers"]
+    return container, workload
+
+
+def created(run, *arguments, **files):
+    """The pod of `plan -o yaml`."""
+    (pod,) = yaml.safe_load_all(plan(run, "-o", "yaml", *arguments, **files).stdout)
+    return pod
 
 
 def test_plan_prints_each_container_with_its_number_and_the_reason(run):
@@ -93,31 +105,25 @@ def test_plan_prints_each_container_with_its_number_and_the_reason(run):
 
 
 def test_plan_for_a_machine_gives_that_machines_numbers(run):
-    root = str(machines.path("2s16c32t"))
-    result = plan(run, "--machine", root, "-o", "json")
-    (workload,) = json.loads(result.stdout)
-    (container,) = workload["containers"]
+    container, workload = planned(run, *ON_MACHINE)
     assert container["values"]["intraOp"] == 12
     assert container["values"]["intraOpWithoutShim"] == 11
     assert container["because"]["intraOp"] == "limits.cpu 12"
     assert container["because"]["intraOpWithoutShim"] == "limits.cpu 12; spins, no shim"
-    assert container["node"] == root
+    assert container["node"] == str(TUNED_FOR)
     assert workload["governedBy"] == "InferenceThreading/resnet"
 
 
 def test_plan_advises_how_many_instances_fill_the_cpus_for_throughput(run):
-    files = {"policy.yaml": POLICY + "  objective: Throughput\n", "deployment.yaml": DEPLOYMENT}
+    policy = POLICY + "  objective: Throughput\n"
     advice = "advice deployment/resnet serve: instances x threads that fill its CPUs: 3 x 4 (4 cores an instance)"
-    assert advice in plan(run, files=files).stdout.splitlines()
-    root = str(machines.path("2s16c32t"))
-    (workload,) = json.loads(plan(run, "--machine", root, "-o", "json", files=files).stdout)
-    assert workload["containers"][0]["values"]["layout"] == {"workers": 3, "threads": 4}
-    because = "4 cores an instance, none across two L3 domains"
-    assert workload["containers"][0]["because"]["layout"] == because
+    assert advice in plan(run, policy=policy).stdout.splitlines()
+    container, _ = planned(run, *ON_MACHINE, policy=policy)
+    assert container["values"]["layout"] == {"workers": 3, "threads": 4}
+    assert container["because"]["layout"] == "4 cores an instance, none across two L3 domains"
     assert "advice" not in plan(run).stdout
 
 
-TUNED_FOR = machines.path("2s16c32t")
 TUNING_LINE = "intraOp 3, slowest tenth -18.0 % [-23.0, -12.0] on "
 
 
@@ -132,23 +138,22 @@ def tuning_files(spec="  tuning: resnet\n", **key):
 
 @pytest.mark.parametrize("spec", ["  tuning: resnet\n", "  tuning: Auto\n"])
 def test_plan_follows_the_tuning_that_is_among_the_files(run, spec):
-    result = plan(run, "--machine", str(TUNED_FOR), files=tuning_files(spec))
+    result = plan(run, *ON_MACHINE, files=tuning_files(spec))
     assert f"tuning deployment/resnet serve: tuned: {TUNING_LINE}" in result.stdout
-    (workload,) = json.loads(plan(run, "--machine", str(TUNED_FOR), "-o", "json", files=tuning_files(spec)).stdout)
-    (container,) = workload["containers"]
+    container, _ = planned(run, *ON_MACHINE, files=tuning_files(spec))
     assert (container["values"]["intraOp"], container["tuned"]) == (3, "resnet")
     assert container["because"]["tuned"].startswith(TUNING_LINE)
 
 
 def test_plan_says_why_a_tuning_does_not_hold(run):
     said = "tuning deployment/resnet serve: not tuned: "
-    result = plan(run, "--machine", str(TUNED_FOR), files=tuning_files(limit_cpus=2.0))
+    result = plan(run, *ON_MACHINE, files=tuning_files(limit_cpus=2.0))
     reason = "InferenceTuning resnet: the CPU limit is 12 CPUs, it was tuned for 2 CPUs"
     assert said + reason in result.stdout.splitlines()
     assert said + "the node is not known yet" in plan(run, files=tuning_files()).stdout.splitlines()
     files = tuning_files()
     del files["tuning.yaml"]
-    result = plan(run, "--machine", str(TUNED_FOR), files=files)
+    result = plan(run, *ON_MACHINE, files=files)
     assert said + "there is no InferenceTuning resnet in namespace default" in result.stdout.splitlines()
 
 
@@ -160,20 +165,14 @@ def test_a_tuning_among_the_files_that_is_none_is_refused_with_its_line(run):
 
 
 def test_plan_for_a_topology_file_needs_no_recorded_machine(run, tmp_path):
-    document = run("topology", "--root", str(machines.path("hybrid-6p8e-20t")), "-o", "json")
-    assert document.exit_code == 0
     spec = {"cpus": {"online": "0-3"}, "cores": ["0,2", "1,3"]}
-    text = yaml.safe_dump(
-        {"apiVersion": "raddle.dev/v1alpha1", "kind": "NodeCPUTopology", "metadata": {"name": "n1"}, "spec": spec}
-    )
-    (tmp_path / "node.yaml").write_text(text)
-    result = plan(run, "--machine", "node.yaml", "-o", "json")
-    assert json.loads(result.stdout)[0]["containers"][0]["values"]["intraOp"] == 2
+    kind = {"apiVersion": "raddle.dev/v1alpha1", "kind": "NodeCPUTopology"}
+    (tmp_path / "node.yaml").write_text(yaml.safe_dump({**kind, "metadata": {"name": "n1"}, "spec": spec}))
+    assert planned(run, "--machine", "node.yaml")[0]["values"]["intraOp"] == 2
 
 
 def test_plan_as_yaml_is_the_pod_that_would_be_created(run):
-    result = plan(run, "-o", "yaml")
-    pod = yaml.safe_load(result.stdout)
+    pod = created(run)
     assert pod["kind"] == "Pod"
     assert pod["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "11"
     assert any(entry["name"] == env.ORT_INTRA for entry in pod["spec"]["containers"][0]["env"])
@@ -193,19 +192,19 @@ def test_plan_reads_every_kind_of_workload(run, kind, wrap):
     body = wrap(template)
     body.setdefault("metadata", {})["name"] = "it"
     workload = yaml.safe_dump({"apiVersion": "v1", "kind": kind, **body})
-    result = plan(run, "-o", "json", files={"all.yaml": f"{POLICY}---\n{workload}"})
-    assert json.loads(result.stdout)[0]["containers"][0]["values"]["intraOp"] == 12
+    container, _ = planned(run, files={"all.yaml": f"{POLICY}---\n{workload}"})
+    assert container["values"]["intraOp"] == 12
 
 
 def test_plan_says_why_a_workload_gets_nothing(run):
-    result = plan(run, files={"policy.yaml": POLICY, "other.yaml": DEPLOYMENT.replace("app: resnet", "app: other")})
+    result = plan(run, deployment=DEPLOYMENT.replace("app: resnet", "app: other"))
     assert result.exit_code == 0
     assert "NoPolicy" in result.stdout
 
 
 def test_plan_says_that_a_policy_is_in_another_namespace(run):
     elsewhere = POLICY.replace("  name: resnet\n", "  name: resnet\n  namespace: models\n")
-    result = plan(run, files={"policy.yaml": elsewhere, "deployment.yaml": DEPLOYMENT})
+    result = plan(run, policy=elsewhere)
     assert "deployment/resnet is in namespace default, the policies are in models" in result.stdout
     assert "is in namespace" not in plan(run).stdout
 
@@ -216,27 +215,23 @@ def test_plan_respects_a_namespace_that_is_not_opted_in(run):
     assert "OptedOut" in result.stdout
 
 
-@pytest.mark.parametrize("rate", ["0.5", "1"])
-def test_plan_takes_a_load_of_a_request_a_second_and_less(run, rate):
-    policy = POLICY + f"  load: {{runTime: 2s, requestsPerSecond: {rate}}}\n"
-    result = plan(run, files={"policy.yaml": policy, "deployment.yaml": DEPLOYMENT})
-    assert result.exit_code == 0, result.stderr
-    assert f"load: runs of 2000 ms at {rate}/s" in result.stdout
+OBSERVED = "observe: Runs\n  load: {source: Observed}\n"
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
+    ("spec", "reason"),
     [
-        ("", "no load observed yet"),
+        ("load: {runTime: 2s, requestsPerSecond: 0.5}\n", "load: runs of 2000 ms at 0.5/s"),
+        ("load: {runTime: 2s, requestsPerSecond: 1}\n", "load: runs of 2000 ms at 1/s"),
+        (OBSERVED, "no load observed yet"),
         (
-            "status:\n  load: {runTime: 33ms, requestsPerSecond: 10, containers: 3}\n",
+            f"{OBSERVED}status:\n  load: {{runTime: 33ms, requestsPerSecond: 10, containers: 3}}\n",
             "load observed: runs of 33 ms at 10/s",
         ),
     ],
 )
-def test_plan_takes_the_load_that_was_observed_from_a_policys_status(run, status, reason):
-    policy = f"{POLICY}  observe: Runs\n  load: {{source: Observed}}\n{status}"
-    result = plan(run, files={"policy.yaml": policy, "deployment.yaml": DEPLOYMENT})
+def test_plan_takes_the_load_that_the_policy_says_or_has_observed(run, spec, reason):
+    result = plan(run, policy=f"{POLICY}  {spec}")
     assert result.exit_code == 0, result.stderr
     assert reason in result.stdout
 
@@ -244,27 +239,21 @@ def test_plan_takes_the_load_that_was_observed_from_a_policys_status(run, status
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
-        ("threads: {intraOp: 0}", "policy.yaml:8: spec.threads.intraOp: 0 is not allowed; it must be at least 1"),
-        (
-            "load: {requestsPerSecond: 0}",
-            "policy.yaml:8: spec.load.requestsPerSecond: 0 is not allowed; it must be above 0",
-        ),
-        ("threads: {intraOps: 4}", "policy.yaml:8: spec.threads.intraOps: no such field; did you mean intraOp?"),
-        (
-            "objective: latency",
-            "policy.yaml:8: spec.objective: 'latency' is not allowed; it must be one of Latency, Throughput",
-        ),
+        ("threads: {intraOp: 0}", "8: spec.threads.intraOp: 0 is not allowed; it must be at least 1"),
+        ("load: {requestsPerSecond: 0}", "8: spec.load.requestsPerSecond: 0 is not allowed; it must be above 0"),
+        ("threads: {intraOps: 4}", "8: spec.threads.intraOps: no such field; did you mean intraOp?"),
+        ("objective: latency", "8: spec.objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
         (
             "threads: {interOp: 2}",
-            "policy.yaml:8: spec.threads.interOp: 2 is not allowed; it must be 1, or set threads.executionMode: Parallel",
+            "8: spec.threads.interOp: 2 is not allowed; it must be 1, or set threads.executionMode: Parallel",
         ),
-        ("threads: [", "policy.yaml:9: not YAML: "),
+        ("threads: [", "9: not YAML: "),
     ],
 )
 def test_a_bad_policy_ends_with_file_line_and_field(run, spec, error):
-    result = plan(run, files={"policy.yaml": POLICY + f"  {spec}\n", "deployment.yaml": DEPLOYMENT})
+    result = plan(run, policy=f"{POLICY}  {spec}\n")
     assert result.exit_code == 2
-    assert error in result.stderr
+    assert f"policy.yaml:{error}" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -328,9 +317,6 @@ def test_lines_are_found_in_nested_lists():
     assert manifest.line("spec.containers[1].missing.deeper") == 5
 
 
-# --- all commands ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(run, command):
     result = run(command, "--help")
@@ -392,36 +378,27 @@ def test_explain_takes_an_unlabelled_namespace_for_what_the_installed_webhook_do
     assert cluster.unlabelled_in(configuration) == state
 
 
-def missed(limits, cores):
-    pod = {
-        "metadata": {"name": "a", "labels": {"app": "resnet"}},
-        "spec": {"containers": [{"name": "serve", "image": "x", "resources": {"limits": limits}}]},
-    }
-    policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
-    labels = {env.INJECT_LABEL: "enabled"}
-    pod["spec"] |= {"nodeName": "n1"} if cores else {}
-    machine = Machine(online=(1 << cores) - 1, cores=tuple(1 << n for n in range(cores))) if cores else None
-    snapshot = cluster.Snapshot(
-        pod=pod, namespace="default", namespace_labels=labels, policies=(policy,), machine=machine
-    )
-    return why.why_not(snapshot).reason
+RESNET = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
+DEFAULT = {"namespace": "default", "namespace_labels": {env.INJECT_LABEL: "enabled"}, "policies": (RESNET,)}
 
 
-def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known():
-    assert missed({"cpu": "2"}, None) == "WebhookMissed"
-    assert missed({}, 8) == "WebhookMissed"
-    assert missed({}, None) == "NoCPUBound"
+@pytest.mark.parametrize(
+    ("limits", "node", "reason"),
+    [
+        ({"cpu": "2"}, None, "WebhookMissed"),
+        ({}, Machine(online=0b11, cores=(1, 2)), "WebhookMissed"),
+        ({}, None, "NoCPUBound"),
+    ],
+)
+def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known(limits, node, reason):
+    serve = {"name": "serve", "image": "x", "resources": {"limits": limits}}
+    pod = objects.pod(serve, name="a", labels={"app": "resnet"}, **({"nodeName": "n1"} if node else {}))
+    assert why.why_not(cluster.Snapshot(pod=pod, machine=node, **DEFAULT)).reason == reason
 
 
 def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     closed = DEPLOYMENT.replace("labels: {app: resnet}", "labels: {app: resnet, raddle.dev/door: closed}")
-    files = {"policy.yaml": POLICY, "deployment.yaml": closed}
-    (pod,) = yaml.safe_load_all(
-        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
-    )
-    policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
-    labels = {env.INJECT_LABEL: "enabled"}
-    snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,))
+    snapshot = cluster.Snapshot(pod=created(run, deployment=closed), **DEFAULT)
     (found,) = why.explained(snapshot)
     assert found.variables["KMP_BLOCKTIME"] == "1"
     assert [str(skip.reason) for skip in found.withheld] == ["DoorClosed"]
@@ -448,23 +425,13 @@ X86, BOTH = frozenset({"x86_64"}), frozenset({"x86_64", "aarch64"})
 def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_closed(
     run, monkeypatch, door, architectures, reasons
 ):
-    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
-    (pod,) = yaml.safe_load_all(
-        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
-    )
+    pod = created(run)
     (container,) = pod["spec"]["containers"]
     pod["spec"]["nodeName"] = "n1"
     if not door:
         del container["volumeMounts"], pod["spec"]["volumes"]
-    policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
-    snapshot = cluster.Snapshot(
-        pod=pod,
-        namespace="default",
-        namespace_labels={env.INJECT_LABEL: "enabled"},
-        policies=(policy,),
-        machine=Machine(online=0b11, cores=(1, 2), architecture="x86_64"),
-        architectures=architectures,
-    )
+    machine = Machine(online=0b11, cores=(1, 2), architecture="x86_64")
+    snapshot = cluster.Snapshot(pod=pod, machine=machine, architectures=architectures, **DEFAULT)
     # As `pipx install` of a checkout has it: the operator's image has the native shims, not the user's machine.
     monkeypatch.setattr(delivery, "architectures", lambda: ())
     (found,) = why.explained(snapshot)
@@ -473,10 +440,7 @@ def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_clos
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_asked(run, width):
-    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
-    (pod,) = yaml.safe_load_all(
-        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
-    )
+    pod = created(run)
     pod["metadata"]["name"] = "resnet-7d9f"
     snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels={}, policies=())
     printed = {}
@@ -492,22 +456,12 @@ def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_ask
 
 @pytest.mark.parametrize(
     ("later", "stale_against"),
-    [
-        ("", None),
-        ("  priority: 5\n", None),
-        ("  threads: {intraOp: 1}\n", "InferenceThreading/resnet"),
-    ],
+    [("", None), ("  priority: 5\n", None), ("  threads: {intraOp: 1}\n", "InferenceThreading/resnet")],
 )
 def test_explain_names_the_policy_whose_settings_are_others_now(run, later, stale_against):
-    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
-    (pod,) = yaml.safe_load_all(
-        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
-    )
+    pod = created(run)
     now = {**yaml.safe_load(POLICY + later), "metadata": {"name": "resnet", "namespace": "default"}}
-    labels = {env.INJECT_LABEL: "enabled"}
-    snapshot = cluster.Snapshot(
-        pod=pod, namespace="default", namespace_labels=labels, policies=(policy_from_object(now),)
-    )
+    snapshot = cluster.Snapshot(pod=pod, **{**DEFAULT, "policies": (policy_from_object(now),)})
     assert why.changed_since(snapshot) == stale_against
     snapshot.pod["metadata"]["labels"] = {"app": "another"}
     assert why.changed_since(snapshot) is None
@@ -516,7 +470,7 @@ def test_explain_names_the_policy_whose_settings_are_others_now(run, later, stal
 def tuned_snapshot(run, image_id="", **key):
     """A pod that follows a tuning, in a cluster where it has found something since; its node tells the image's digest."""
     files = tuning_files(image="sha256:1a")
-    (pod,) = yaml.safe_load_all(plan(run, "--machine", str(TUNED_FOR), "-o", "yaml", files=files).stdout)
+    pod = created(run, *ON_MACHINE, files=files)
     pod["status"] = {"containerStatuses": [{"name": "serve", "imageID": image_id}]}
     now = yaml.safe_load(tuning_files(**{"image": "sha256:1a", **key})["tuning.yaml"])
     machine = sysfs.read_machine(str(TUNED_FOR))
@@ -533,10 +487,7 @@ def tuned_snapshot(run, image_id="", **key):
             {"image_id": "registry.example/resnet@sha256:77"},
             "not tuned: InferenceTuning resnet: the image is sha256:77, it was tuned for sha256:1a",
         ),
-        (
-            {"limit_cpus": 8.0},
-            "not tuned: InferenceTuning resnet: the CPU limit is 12 CPUs, it was tuned for 8 CPUs",
-        ),
+        ({"limit_cpus": 8.0}, "not tuned: InferenceTuning resnet: the CPU limit is 12 CPUs, it was tuned for 8 CPUs"),
     ],
 )
 def test_explain_quotes_the_tuning_and_says_when_it_no_longer_fits(run, changes, now):
@@ -582,10 +533,7 @@ def test_explain_does_not_guess_where_nobody_may_look_at_tunings(run):
 
 @pytest.mark.parametrize(("limit", "resized"), [("12", None), ("12000m", None), ("500m", 0.5), (None, None)])
 def test_explain_says_when_a_container_was_resized_since_it_was_planned(run, limit, resized):
-    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
-    (pod,) = yaml.safe_load_all(
-        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
-    )
+    pod = created(run)
     pod["spec"]["containers"][0]["resources"]["limits"] = {"cpu": limit} if limit else {}
     snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels={}, policies=())
     (found,) = why.explained(snapshot)
@@ -594,43 +542,26 @@ def test_explain_says_when_a_container_was_resized_since_it_was_planned(run, lim
 
 
 def test_plan_lists_the_literals_that_it_would_set(run):
-    files = {"policy.yaml": POLICY + "  runtimes: [go]\n", "deployment.yaml": DEPLOYMENT}
-    result = run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "json", files=files)
-    (workload,) = json.loads(result.output)
-    assert workload["containers"][0]["literals"]["GOMAXPROCS"] == "12"
+    container, _ = planned(run, policy=POLICY + "  runtimes: [go]\n")
+    assert container["literals"]["GOMAXPROCS"] == "12"
 
 
 @pytest.mark.parametrize(
-    ("missing", "arguments", "said"),
+    ("missing", "arguments", "package"),
     [
-        ("onnx", ["tune", "--help"], "raddle tune needs onnx, which is not installed: pip install 'raddle-tuner[cli]'"),
-        (
-            "scipy",
-            ["tune", "--help"],
-            "raddle tune needs scipy, which is not installed: pip install 'raddle-tuner[cli]'",
-        ),
-        (
-            "onnx",
-            ["analyze", __file__],
-            "raddle analyze needs onnx, which is not installed: pip install 'raddle-tuner[cli]'",
-        ),
-        (
-            "rich",
-            ["plan", "--help"],
-            "raddle plan needs rich, which is not installed: pip install 'raddle[cli]'",
-        ),
-        (
-            "kopf",
-            ["controller", "--namespace", "x"],
-            "raddle controller needs kopf, which is not installed: pip install 'raddle[operator]'",
-        ),
+        ("onnx", ["tune", "--help"], "raddle-tuner[cli]"),
+        ("scipy", ["tune", "--help"], "raddle-tuner[cli]"),
+        ("onnx", ["analyze", __file__], "raddle-tuner[cli]"),
+        ("rich", ["plan", "--help"], "raddle[cli]"),
+        ("kopf", ["controller", "--namespace", "x"], "raddle[operator]"),
     ],
 )
-def test_a_command_whose_packages_are_missing_says_what_to_install(missing, arguments, said):
+def test_a_command_whose_packages_are_missing_says_what_to_install(missing, arguments, package):
     program = "import sys; sys.modules[sys.argv.pop(1)] = None; from raddle_operator.cli import main; main()"
     command = [sys.executable, "-c", program, missing, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {said}\n")
+    said = f"Error: raddle {arguments[0]} needs {missing}, which is not installed: pip install '{package}'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
 @pytest.mark.parametrize("command", ["tune", "result", "analyze", "tuner"])

@@ -1,7 +1,5 @@
 """The programs of a command line are read as a shell and the usual wrappers would start them."""
 
-from __future__ import annotations
-
 import pytest
 
 from raddle_operator.objects.commands import MAX_WORDS, programs, words

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster import objects
 from raddle_operator.controller.counting import PodCounts
 from raddle_operator.controller.facts import NamespaceFacts, PodFacts
 from raddle_operator.controller.status import case_of, key_of
@@ -9,13 +10,8 @@ from raddle_operator.injection.matching import Policies
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reasons import SkipReason
 
-POLICY = policy_from_object(
-    {
-        "kind": "ClusterInferenceThreading",
-        "metadata": {"name": "p", "uid": "u", "generation": 1, "creationTimestamp": "2026-11-21T10:00:00Z"},
-        "spec": {"podSelector": {}},
-    }
-)
+MADE = {"uid": "u", "generation": 1, "creationTimestamp": "2026-11-21T10:00:00Z"}
+POLICY = policy_from_object(objects.policy("p", kind="ClusterInferenceThreading", metadata=MADE))
 KEY = key_of(POLICY)
 POD = PodFacts(labels=(("app", "a"),), created_s=100, injected=False, safe_values=False, settings_hash="")
 OPEN = NamespaceFacts(labels={"raddle.dev/inject": "enabled"}, opted_in_s=0, terminating=False)

@@ -1,7 +1,5 @@
 """What all agents say, summed up by policy: totals, the worst, a policy's status and its metrics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 
@@ -53,16 +51,10 @@ def totals(**nodes):
 
 
 def test_the_nodes_are_summed_up_and_the_worst_of_all_of_them_named():
-    made = totals(
-        a=node(3, 1, drift("a-1", Cause.RESIZED), causes=((Cause.RESIZED, 1),)),
-        b=node(2, 2, drift("b-1"), drift("b-2"), causes=((Cause.CODE_SETS_IT, 2),)),
-    )
-    found = made.of(SMALL)
-    assert (found.containers, found.drifted, found.causes) == (
-        5,
-        3,
-        {Cause.RESIZED: 1, Cause.CODE_SETS_IT: 2},
-    )
+    one = node(3, 1, drift("a-1", Cause.RESIZED), causes=((Cause.RESIZED, 1),))
+    two = node(2, 2, drift("b-1"), drift("b-2"), causes=((Cause.CODE_SETS_IT, 2),))
+    found = totals(a=one, b=two).of(SMALL)
+    assert (found.containers, found.drifted, found.causes) == (5, 3, {Cause.RESIZED: 1, Cause.CODE_SETS_IT: 2})
     assert [(at, one.pod) for at, one in found.worst] == [("b", "b-1"), ("b", "b-2"), ("a", "a-1")]
     assert found.cause is Cause.CODE_SETS_IT
 
@@ -176,9 +168,6 @@ def test_what_is_no_summary_is_none(status):
     assert Reader().read({"status": status}) is None
 
 
-# --- the policy's status ----------------------------------------------------------------------------------------------
-
-
 def test_the_status_has_the_threads_that_pods_were_given():
     assert "threads" not in policy_status(record(), Tally(), now_s=NOW_S)
     assert policy_status(record(), Tally(threads=Counter({2: 9})), now_s=NOW_S)["threads"] == "2"
@@ -188,20 +177,9 @@ def test_the_status_has_the_threads_that_pods_were_given():
 def test_the_status_says_what_runs_otherwise_than_planned():
     made = totals(n1=node(3, 1, drift("a-1"), causes=((Cause.CODE_SETS_IT, 1), (Cause.RESIZED, 1))))
     status = policy_status(record(), Tally(), running=made.of(SMALL), now_s=NOW_S)
-    assert status["running"] == {
-        "containers": 3,
-        "drifted": 1,
-        "worst": [
-            {
-                "namespace": "shop",
-                "pod": "a-1",
-                "container": "serve",
-                "node": "n1",
-                "cause": "CodeSetsIt",
-                "detail": "16 threads, 2 were planned",
-            }
-        ],
-    }
+    worst = {"namespace": "shop", "pod": "a-1", "container": "serve", "node": "n1"}
+    worst |= {"cause": "CodeSetsIt", "detail": "16 threads, 2 were planned"}
+    assert status["running"] == {"containers": 3, "drifted": 1, "worst": [worst]}
     found = condition(status, "Drifted")
     assert (found["status"], found["reason"]) == ("True", "CodeSetsIt")
     assert found["message"] == (
@@ -221,9 +199,6 @@ def test_a_status_is_written_again_when_no_agent_looks_any_more():
     assert status_matches(with_running, with_running)
     assert not status_matches(with_running, without)
     assert not status_matches(without, with_running)
-
-
-# --- metrics ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """When the reconciler writes a policy's status, and what does not hold it up."""
 
 import asyncio
-import contextlib
 
 import pytest
 from support.waiting import until
@@ -28,9 +27,8 @@ class Server:
         self.listed = "100"
 
     async def pages(self, resource, *_, **__):
-        metadata = {"name": "shop", "labels": {"raddle.dev/inject": "enabled"}}
-        known = {"creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
-        namespace = {"metadata": {**metadata, **known}}
+        metadata = {"name": "shop", "labels": {"raddle.dev/inject": "enabled"}, "resourceVersion": "1"}
+        namespace = {"metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"}}
         yield Page(self.listed, [namespace] if resource is NAMESPACES else [])
 
     async def watch(self, resource, *_, **__):
@@ -44,8 +42,7 @@ class Server:
             await asyncio.Event().wait()
         self.version += 1
         self.written.put_nowait(body["status"])
-        status = {**body["status"]}
-        return stored(status["observedGeneration"], self.version, status)
+        return stored(body["status"]["observedGeneration"], self.version, {**body["status"]})
 
     async def create(self, *_):
         """Take an event."""
@@ -66,19 +63,21 @@ def pod(number):
     return {"metadata": {**metadata, **created}}
 
 
-@contextlib.asynccontextmanager
-async def at_work(server):
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+async def reconciler(server):
     settings = ControllerSettings(identity="a", keep_shim=False, status_interval_s=INTERVAL_S, tally_interval_s=0.0)
     reconciler = Reconciler(
         server, settings, Recorder(server, controller="raddle.dev/controller", instance="a"), on_rewind=pytest.fail
     )
     running = asyncio.create_task(reconciler.run())
-    try:
-        yield reconciler
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+    yield reconciler
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def nothing_is_written(server):
@@ -87,17 +86,15 @@ async def nothing_is_written(server):
             await server.written.get()
 
 
-async def test_a_policy_that_was_just_changed_says_so_at_once():
-    server = Server()
-    async with asyncio.timeout(10), at_work(server) as reconciler:
+async def test_a_policy_that_was_just_changed_says_so_at_once(server, reconciler):
+    async with asyncio.timeout(10):
         for generation in (1, 2, 3):
             reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(generation, server.version + 1))
             assert (await server.written.get())["observedGeneration"] == generation
 
 
-async def test_pods_that_come_and_go_are_told_once_in_the_interval():
-    server = Server()
-    async with asyncio.timeout(10), at_work(server) as reconciler:
+async def test_pods_that_come_and_go_are_told_once_in_the_interval(server, reconciler):
+    async with asyncio.timeout(10):
         reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
         assert (await server.written.get())["matchedPods"] == 0
         server.pods.put_nowait(pod(1))
@@ -107,18 +104,16 @@ async def test_pods_that_come_and_go_are_told_once_in_the_interval():
         assert (await server.written.get())["matchedPods"] == 1
 
 
-async def test_somebody_who_writes_the_status_too_starts_no_race():
-    server = Server()
-    async with asyncio.timeout(10), at_work(server) as reconciler:
+async def test_somebody_who_writes_the_status_too_starts_no_race(server, reconciler):
+    async with asyncio.timeout(10):
         reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
         await server.written.get()
         reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version + 1, {"observedGeneration": 99}))
         await nothing_is_written(server)
 
 
-async def test_topologies_hold_up_no_policy():
-    server = Server()
-    async with asyncio.timeout(10), at_work(server) as reconciler:
+async def test_topologies_hold_up_no_policy(server, reconciler):
+    async with asyncio.timeout(10):
         for number in range(100):
             metadata = {"name": f"node-{number}", "uid": "u", "generation": 1, "resourceVersion": str(number + 1)}
             reconciler.state.deliver(NODE_CPU_TOPOLOGIES, ("", metadata["name"]), {"metadata": metadata, "spec": {}})
@@ -126,15 +121,15 @@ async def test_topologies_hold_up_no_policy():
         assert (await server.written.get())["observedGeneration"] == 1
 
 
-async def test_kopfs_second_list_of_a_kind_calls_for_our_own_which_finds_what_is_gone():
-    server, gone = Server(), ("shop", "gone")
-    async with asyncio.timeout(10), at_work(server) as reconciler:
+async def test_kopfs_second_list_of_a_kind_calls_for_our_own_which_finds_what_is_gone(server, reconciler):
+    gone = ("shop", "gone")
+    async with asyncio.timeout(10):
         await reconciler.state.listed.wait()
         policies = reconciler.state.policies["InferenceThreading"]
-        reconciler.tell(INFERENCE_THREADINGS, gone, stored(1, server.version), None)
-        reconciler.tell(INFERENCE_THREADINGS, KEY, stored(1, 3000), "ADDED")
+        reconciler.notify(INFERENCE_THREADINGS, gone, stored(1, server.version), None)
+        reconciler.notify(INFERENCE_THREADINGS, KEY, stored(1, 3000), "ADDED")
         assert set(policies) == {KEY, gone}
         server.listed = "2000"
-        reconciler.tell(INFERENCE_THREADINGS, KEY, stored(1, 3000), None)
+        reconciler.notify(INFERENCE_THREADINGS, KEY, stored(1, 3000), None)
         await until(lambda: gone not in policies)
         assert set(policies) == {KEY}

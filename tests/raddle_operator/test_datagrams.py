@@ -1,7 +1,5 @@
 """What shims tell the agent: read, kept within bounds, and put beside what the agent has seen."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -24,9 +22,9 @@ from support.runtimes import shim_lab
 from cluster.waiting import wait
 from raddle import env
 from raddle_operator.agent import datagrams
-from raddle_operator.agent.datagrams import Said, Speaker, Told
+from raddle_operator.agent.datagrams import Datagram, ProcessID, ReportedSessions
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
-from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook
+from raddle_operator.agent.samples import ContainerSample, Counters, ProcessSample, Sample
 from raddle_operator.agent.served import Served
 from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.agent.watching import Watcher
@@ -55,7 +53,7 @@ def test_a_datagram_says_what_a_process_has():
     )
     alike = Session(runtime="onnxruntime", threads=2, source="plan")
     other = Session(runtime="torch", source="default")
-    assert said == Said(speaker=Speaker("serve", 7), threads=9, again_s=300, sessions=(first, alike, other))
+    assert said == Datagram(process=ProcessID("serve", 7), threads=9, again_s=300, sessions=(first, alike, other))
 
 
 @pytest.mark.parametrize(
@@ -122,52 +120,52 @@ def test_whatever_comes_is_read_within_bounds_or_refused(data):
 
 
 def test_a_process_is_known_by_what_it_has_said_last_and_until_it_says_that_it_ends():
-    told = Told()
-    told.hear(IP, datagram(), 0.0)
-    told.hear(IP, datagram(sessions=[]), 1.0)
-    told.hear(IP, datagram(pid=8), 1.0)
-    assert told.told(frozenset([IP]), 2.0)[IP].keys() == {Speaker("serve", 7), Speaker("serve", 8)}
-    assert told.told(frozenset([IP]), 2.0)[IP][Speaker("serve", 7)].sessions == ()
-    told.hear(IP, datagram(ended=True), 3.0)
-    assert told.told(frozenset([IP]), 3.0)[IP].keys() == {Speaker("serve", 8)}
+    told = ReportedSessions()
+    told.accept(IP, datagram(), 0.0)
+    told.accept(IP, datagram(sessions=[]), 1.0)
+    told.accept(IP, datagram(pid=8), 1.0)
+    assert told.by_address(frozenset([IP]), 2.0)[IP].keys() == {ProcessID("serve", 7), ProcessID("serve", 8)}
+    assert told.by_address(frozenset([IP]), 2.0)[IP][ProcessID("serve", 7)].sessions == ()
+    told.accept(IP, datagram(ended=True), 3.0)
+    assert told.by_address(frozenset([IP]), 3.0)[IP].keys() == {ProcessID("serve", 8)}
 
 
 @pytest.mark.parametrize(
     ("again_s", "at", "known"), [(300, 900.0, True), (300, 901.0, False), (0, 80_000.0, True), (0, 90_000.0, False)]
 )
 def test_one_that_is_silent_for_longer_than_it_promised_is_forgotten(again_s, at, known):
-    told = Told()
-    told.hear(IP, datagram(againS=again_s), 0.0)
-    assert bool(told.told(frozenset([IP]), at)[IP]) == known
+    told = ReportedSessions()
+    told.accept(IP, datagram(againS=again_s), 0.0)
+    assert bool(told.by_address(frozenset([IP]), at)[IP]) == known
 
 
 def test_a_pod_that_the_api_server_shows_later_is_heard_from_its_first_word_on():
-    told = Told()
-    told.hear(IP, datagram(), 0.0)
-    assert told.told(frozenset(), 50.0) == {}
-    assert told.told(frozenset([IP]), 51.0)[IP]
-    assert told.told(frozenset(), 61.0) == {}
-    assert told.told(frozenset([IP]), 61.0) == {}
+    told = ReportedSessions()
+    told.accept(IP, datagram(), 0.0)
+    assert told.by_address(frozenset(), 50.0) == {}
+    assert told.by_address(frozenset([IP]), 51.0)[IP]
+    assert told.by_address(frozenset(), 61.0) == {}
+    assert told.by_address(frozenset([IP]), 61.0) == {}
 
 
 def test_a_pod_that_says_too_much_loses_its_own_words_and_nobody_elses():
-    told = Told()
+    told = ReportedSessions()
     for number in range(1000):
-        told.hear(IP, datagram(pid=number), 0.0)
-    told.hear("10.0.0.8", datagram(), 0.0)
-    found = told.told(frozenset([IP, "10.0.0.8"]), 0.0)
+        told.accept(IP, datagram(pid=number), 0.0)
+    told.accept("10.0.0.8", datagram(), 0.0)
+    found = told.by_address(frozenset([IP, "10.0.0.8"]), 0.0)
     assert len(found[IP]) == datagrams.POD_BURST
-    assert found["10.0.0.8"].keys() == {Speaker("serve", 7)}
+    assert found["10.0.0.8"].keys() == {ProcessID("serve", 7)}
     refused = f'raddle_agent_datagrams_refused_total{{reason="rate"}} {1000.0 - datagrams.POD_BURST}'
     assert refused in Served(told.refused).metrics().decode().splitlines()
 
 
 def test_a_pod_that_sends_without_end_leaves_the_others_theirs():
-    told = Told()
+    told = ReportedSessions()
     for number in range(datagrams.ALL_BURST - 100):
-        told.hear(IP, datagram(pid=number), 0.0)
-    told.hear("10.0.0.8", datagram(), 0.0)
-    assert told.told(frozenset(["10.0.0.8"]), 0.0)["10.0.0.8"]
+        told.accept(IP, datagram(pid=number), 0.0)
+    told.accept("10.0.0.8", datagram(), 0.0)
+    assert told.by_address(frozenset(["10.0.0.8"]), 0.0)["10.0.0.8"]
     assert told.missed_at == -math.inf
 
 
@@ -176,29 +174,29 @@ def crowd(told, addresses, now):
     for address in addresses:
         for number in range(datagrams.POD_BURST):
             now += 1 / datagrams.NODE_HZ
-            told.hear(address, datagram(pid=number), now)
+            told.accept(address, datagram(pid=number), now)
     return now
 
 
 def test_however_many_others_speak_each_pod_of_the_node_has_room_for_some():
     pods = [f"10.0.1.{number}" for number in range(40)]
-    told = Told()
-    told.told(frozenset([*pods, IP]), 0.0)
+    told = ReportedSessions()
+    told.by_address(frozenset([*pods, IP]), 0.0)
     now = crowd(told, pods, 0.0)
     assert told.refused["room"]
     for number in range(10):
-        told.hear(IP, datagram(pid=number), now)
-    assert len(told.told(frozenset([*pods, IP]), now)[IP]) == datagrams.POD_ROOM
+        told.accept(IP, datagram(pid=number), now)
+    assert len(told.by_address(frozenset([*pods, IP]), now)[IP]) == datagrams.POD_ROOM
     assert told.missed_at == now
 
 
 def test_addresses_that_are_no_pods_leave_room_for_those_that_are():
     forged = [f"192.0.2.{number}" for number in range(40)]
-    told = Told()
-    told.told(frozenset([IP]), 0.0)
+    told = ReportedSessions()
+    told.by_address(frozenset([IP]), 0.0)
     now = crowd(told, forged, 0.0)
     crowd(told, [IP], now)
-    assert len(told.told(frozenset([IP]), now)[IP]) == datagrams.MAX_POD_PROCESSES
+    assert len(told.by_address(frozenset([IP]), now)[IP]) == datagrams.MAX_POD_PROCESSES
 
 
 class Hearing(RuleBasedStateMachine):
@@ -206,7 +204,7 @@ class Hearing(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.told = Told()
+        self.told = ReportedSessions()
         self.now = 0.0
         self.known = 0
 
@@ -214,7 +212,7 @@ class Hearing(RuleBasedStateMachine):
     def speak(self, pod, count, first, ended):
         for number in range(count):
             data = datagram(pid=first + number, ended=ended)
-            if not self.told.hear(f"10.0.{pod // 256}.{pod % 256}", data, self.now):
+            if not self.told.accept(f"10.0.{pod // 256}.{pod % 256}", data, self.now):
                 break
 
     @rule(seconds=st.floats(0, 1000))
@@ -222,14 +220,14 @@ class Hearing(RuleBasedStateMachine):
         self.now += seconds
 
     @rule(pods=st.frozensets(st.integers(0, 300), max_size=10))
-    def look(self, pods):
-        found = self.told.told(frozenset(f"10.0.{pod // 256}.{pod % 256}" for pod in pods), self.now)
+    def sample(self, pods):
+        found = self.told.by_address(frozenset(f"10.0.{pod // 256}.{pod % 256}" for pod in pods), self.now)
         assert all(len(said) <= datagrams.MAX_POD_PROCESSES for said in found.values())
         self.known += len(pods)
 
     @invariant()
     def what_is_kept_is_counted_and_bounded(self):
-        kept = sum(len(pod.said) for pod in self.told._pods.values())
+        kept = sum(len(pod.datagrams) for pod in self.told._pods.values())
         assert kept == self.told._processes <= datagrams.MAX_PROCESSES + datagrams.POD_ROOM * self.known
 
 
@@ -248,27 +246,27 @@ def container(name="serve", uid="u1", *processes):
     return Container(namespace="ns", pod="p-" + uid, uid=uid, name=name, processes=processes)
 
 
-SAID = Said(speaker=Speaker("serve", 7), threads=9, sessions=(Session(runtime="onnxruntime", threads=2),))
+SAID = Datagram(process=ProcessID("serve", 7), threads=9, sessions=(Session(runtime="onnxruntime", threads=2),))
 
 
 def test_sessions_come_to_the_process_that_has_spoken():
     seen, other = Process(pid=7, command="python3", threads=5), Process(pid=8, command="sh", threads=1)
-    found = datagrams.merged(report(container("serve", "u1", seen, other)), {IP: {SAID.speaker: SAID}}, {"u1": IP})
+    found = datagrams.merged(report(container("serve", "u1", seen, other)), {IP: {SAID.process: SAID}}, {"u1": IP})
     assert found == report(
         container("serve", "u1", Process(pid=7, command="python3", threads=5, sessions=SAID.sessions), other)
     )
 
 
 def test_where_no_processes_are_seen_those_are_told_of_that_have_spoken():
-    found = datagrams.merged(report(container()), {IP: {SAID.speaker: SAID}}, {"u1": IP})
+    found = datagrams.merged(report(container()), {IP: {SAID.process: SAID}}, {"u1": IP})
     assert found.containers[0].processes == (Process(pid=7, command="", threads=9, sessions=SAID.sessions),)
 
 
 def test_one_that_was_killed_is_no_process_where_the_container_has_fewer_than_have_spoken():
-    told = Told()
+    told = ReportedSessions()
     for now, pid in enumerate((7, 8, 9, 10, 8)):
-        told.hear(IP, datagram(pid=pid), float(now))
-    heard = told.told(frozenset([IP]), 5.0)
+        told.accept(IP, datagram(pid=pid), float(now))
+    heard = told.by_address(frozenset([IP]), 5.0)
 
     def pids(count):
         merged = datagrams.merged(report(replace(container(), process_count=count)), heard, {"u1": IP})
@@ -279,12 +277,12 @@ def test_one_that_was_killed_is_no_process_where_the_container_has_fewer_than_ha
 
 def test_what_only_a_shim_has_told_of_is_no_thread_that_the_agent_has_seen():
     served = Served()
-    served.tell(datagrams.merged(report(container()), {IP: {SAID.speaker: SAID}}, {"u1": IP}))
+    served.update(datagrams.merged(report(container()), {IP: {SAID.process: SAID}}, {"u1": IP}))
     assert [line for line in served.metrics().decode().splitlines() if not line.startswith("#")] == []
 
 
 def test_one_that_does_not_know_its_container_is_of_the_only_one():
-    nameless = {IP: {Speaker("", 7): SAID}}
+    nameless = {IP: {ProcessID("", 7): SAID}}
     assert datagrams.merged(report(container()), nameless, {"u1": IP}).containers[0].processes
     two = report(container(), container("other"))
     assert datagrams.merged(two, nameless, {"u1": IP}) == two
@@ -297,7 +295,7 @@ def test_one_that_does_not_know_its_container_is_of_the_only_one():
 )
 def test_nothing_is_told_of_a_pod_that_is_not_known_by_its_address(addresses, node_ip):
     seen = report(container())
-    assert datagrams.merged(seen, {IP: {SAID.speaker: SAID}, "": {SAID.speaker: SAID}}, addresses, node_ip) == seen
+    assert datagrams.merged(seen, {IP: {SAID.process: SAID}, "": {SAID.process: SAID}}, addresses, node_ip) == seen
 
 
 # --- heard ------------------------------------------------------------------------------------------------------------
@@ -318,7 +316,7 @@ def listening(told, host):
 
 @pytest.mark.parametrize(("host", "to"), [("", "127.0.0.1"), ("", "::1"), ("127.0.0.1", "127.0.0.1")])
 def test_what_arrives_by_either_family_counts_for_its_senders_address(host, to):
-    told = Told()
+    told = ReportedSessions()
     with listening(told, host) as listener:
         family = socket.AF_INET6 if ":" in to else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sender:
@@ -326,40 +324,40 @@ def test_what_arrives_by_either_family_counts_for_its_senders_address(host, to):
                 sender.sendto(datagram(), (to, listener.port))
             except OSError:
                 pytest.skip(f"this machine has no {to}")
-        wait(lambda: told.told(frozenset([to]), time.monotonic()).get(to), "the datagram")
+        wait(lambda: told.by_address(frozenset([to]), time.monotonic()).get(to), "the datagram")
 
 
 def test_a_flood_of_datagrams_is_dropped_and_the_listener_ends_when_told_to():
-    told = Told()
+    told = ReportedSessions()
     with listening(told, "127.0.0.1") as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for number in range(5000):
             sender.sendto(datagram(pid=number), ("127.0.0.1", listener.port))
         wait(lambda: told.refused["rate"], "refusals")
-    assert len(told.told(frozenset(["127.0.0.1"]), time.monotonic())["127.0.0.1"]) <= datagrams.MAX_POD_PROCESSES
+    assert len(told.by_address(frozenset(["127.0.0.1"]), time.monotonic())["127.0.0.1"]) <= datagrams.MAX_POD_PROCESSES
 
 
 def test_a_port_that_is_taken_is_said_at_once():
-    with listening(Told(), "127.0.0.1") as first, pytest.raises(OSError, match="in use"):
-        datagrams.Listener(Told(), first.port, "127.0.0.1")
+    with listening(ReportedSessions(), "127.0.0.1") as first, pytest.raises(OSError, match="in use"):
+        datagrams.Listener(ReportedSessions(), first.port, "127.0.0.1")
 
 
-class Sight:
+class Sampler:
     """Sees a container, and its processes' numbers where it was given any."""
 
     def __init__(self, processes):
         self.processes = processes
         self.at_s = 0.0
 
-    def look(self, pods, before):
+    def sample(self, pods, before):
         self.at_s += 1.0
         (pod,) = pods
-        return Look(self.at_s, {pod.containers[0].id: ContainerLook(Counters(self.at_s), self.processes)})
+        return Sample(self.at_s, {pod.containers[0].id: ContainerSample(Counters(self.at_s), self.processes)})
 
 
 PROCESS = """
 import os, sys
 from raddle.process import current
-from raddle.report import observe, tell
+from raddle.report import datagrams, observe
 made = observe.created({"observe": "runs"}, runtime="toy", version="1", plan="", effective={"intra": 4},
                                                   because={"intra": "set in the code"}, facts=current.Facts(3, None))
 made["runs"].counts[20], made["runs"].total_ns = 5, 4000000
@@ -371,7 +369,7 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("level", [Level.KUBELET, Level.PROCESSES])
 def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(level):
-    told, reports = Told(), []
+    told, reports = ReportedSessions(), []
     settings = AgentSettings(node_name="n", watch=level, watch_interval_s=1.0)
     runtime = Path(shim_lab.__file__).parents[3] / "runtime"
     with listening(told, "127.0.0.1") as listener:
@@ -380,8 +378,8 @@ def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(l
             [sys.executable, "-c", PROCESS], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
             pid = int(process.stdout.readline())
-            seen = ProcessLook(start_s=0.0, own_pid=pid, command="python3", runtimes=(), thread_count=1, threads={})
-            sight = Sight({1: seen} if level == Level.PROCESSES else {})
+            seen = ProcessSample(start_s=0.0, own_pid=pid, command="python3", runtimes=(), thread_count=1, threads={})
+            sampler = Sampler({1: seen} if level == Level.PROCESSES else {})
             pod = GovernedPod(
                 namespace="ns",
                 name="p",
@@ -390,11 +388,11 @@ def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(l
                 planned={},
                 containers=(GovernedContainer(name="serve", id="c1"),),
             )
-            watcher = Watcher(settings, sight, lambda: [pod], lambda: None, reports.append, told)
-            watcher.look()
+            watcher = Watcher(settings, sampler, lambda: [pod], lambda: None, reports.append, told)
+            watcher.sample()
 
             def sessions():
-                watcher.look()
+                watcher.sample()
                 return [one.sessions for one in reports[-1].containers[0].processes if one.sessions]
 
             found = wait(sessions, "the sessions")

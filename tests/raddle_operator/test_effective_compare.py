@@ -1,7 +1,5 @@
 """What runs, compared with what was planned: what is found and its cause, and what is left alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,16 +12,7 @@ from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet
 from raddle_operator.effective import compare
 from raddle_operator.effective.planned import Planned
-from raddle_operator.objects.nodereport import (
-    Cause,
-    Container,
-    Finding,
-    Level,
-    NodeReport,
-    Pool,
-    Process,
-    Session,
-)
+from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process, Session
 
 KEY = ("u1", "serve")
 NODE = regular(16, 1)
@@ -39,15 +28,8 @@ PLAN = Planned(
 
 
 def pool(ran, *, name="python", threads=None, used=2.0, delay=4.0, migrations=3.0, last=()):
-    return Pool(
-        name=name,
-        threads=threads or ran,
-        ran=ran,
-        used_cpus=used,
-        delay_cpus=delay,
-        migrations_hz=migrations,
-        last_cpus=dict.fromkeys(last, 1),
-    )
+    rates = {"used_cpus": used, "delay_cpus": delay, "migrations_hz": migrations}
+    return Pool(name=name, threads=threads or ran, ran=ran, last_cpus=dict.fromkeys(last, 1), **rates)
 
 
 def process(*pools, pid=7, listened=True, **fields):
@@ -74,185 +56,124 @@ def found(one, plan=PLAN, first=None, machine=NODE) -> tuple[Finding, ...]:
     return compared(one, plans={KEY: plan}, first={KEY: first} if first else None, machine=machine)[0].findings
 
 
-# --- what is found ----------------------------------------------------------------------------------------------------
-
 CODE = container(process(pool(16), sessions=said(16, "code")))
 SILENT = container(process(pool(16)))
 OTHERS = container(process(pool(16, name="jax"), sessions=said(2), runtimes=("onnxruntime", "jax")))
 FOUR = tuple(process(pool(8), pid=pid, sessions=said(8, count=2)) for pid in (7, 8, 9, 10))
 
+CODE_SETS = "the code sets 16 threads for onnxruntime of process 7 (python), 2 were planned; limit 2 CPUs"
+OF_POOL = "pool python has {} threads, of which {} ran, 2 were planned; limit 2 CPUs"
+NO_SHIM = "no shim has spoken in process {} (python), which has onnxruntime: "
+EXTRA = "{} threads of pool {} ran in process 7 (python), 2 were planned; limit 2 CPUs"
+OWN_SIZE = "set the size of the pool {} in the code or by its own variable"
+RESIZED = "planned with a limit of 2 CPUs, the limit is {} now"
+ONE_CPU = "1 CPU (3) for 2 threads that were planned; they were 0-3"
+POD = "-n models pod/resnet-1"
+
+
+def planned_two(**fields):
+    return container(process(pool(2), sessions=said(2)), **fields)
+
+
+def case(one, cause, detail, fix=None, **plan):
+    """A container, what is found first, how to repair it unless another row has that, and what its plan has."""
+    return one, replace(PLAN, **plan), cause, detail, fix
+
+
 CASES = {
-    "the code": (
-        CODE,
-        PLAN,
-        Cause.CODE_SETS_IT,
-        "the code sets 16 threads for onnxruntime of process 7 (python), 2 were planned; limit 2 CPUs",
+    "the code": case(
+        CODE, Cause.CODE_SETS_IT, CODE_SETS,
         "remove the count from the code, or set existingValues: Override in the policy and restart",
     ),
-    "the code, and the policy overrides it": (
-        CODE,
-        replace(PLAN, overrides=True),
-        Cause.CODE_SETS_IT,
-        "the code sets 16 threads for onnxruntime of process 7 (python), 2 were planned; limit 2 CPUs",
-        "the policy overrides such values already: restart the pod",
+    "the code, and the policy overrides it": case(
+        CODE, Cause.CODE_SETS_IT, CODE_SETS, "the policy overrides such values already: restart the pod",
+        overrides=True,
     ),
-    "no shim": (
-        SILENT,
-        PLAN,
-        Cause.NOT_REACHED,
-        (
-            "no shim has spoken in process 7 (python), which has onnxruntime: pool python has 16 threads, of which 16 ran,"
-            " 2 were planned; limit 2 CPUs"
-        ),
-        (
-            "see what its processes have: kubectl raddle explain --live -n models pod/resnet-1;"
-            " python -I, an emptied environment or a static binary leave the shim out"
-        ),
+    "no shim": case(
+        SILENT, Cause.NOT_REACHED, NO_SHIM.format(7) + OF_POOL.format(16, 16),
+        f"see what its processes have: kubectl raddle explain --live {POD};"
+        " python -I, an emptied environment or a static binary leave the shim out",
     ),
-    "no shim in one of two": (
+    "no shim in one of two": case(
         container(process(pool(16), pid=8), process(pool(2), sessions=said(2))),
-        PLAN,
         Cause.NOT_REACHED,
-        (
-            "no shim has spoken in process 8 (python), which has onnxruntime: pool python has 16 threads, of which 16 ran,"
-            " 2 were planned; limit 2 CPUs; a shim spoke in process 7 (python), so this one was started without the"
-            " container's environment"
-        ),
+        f"{NO_SHIM.format(8)}{OF_POOL.format(16, 16)}; a shim spoke in process 7 (python), so this one was"
+        " started without the container's environment",
         "start it with the container's environment, and Python without -I, -E or -S",
     ),
-    "the host's count, which sleeps": (
+    "the host's count, which sleeps": case(
         container(process(pool(0, threads=15, used=0.0)), throttled_share=0.0),
-        PLAN,
-        Cause.NOT_REACHED,
-        (
-            "no shim has spoken in process 7 (python), which has onnxruntime: pool python has 15 threads, of which 0 ran,"
-            " 2 were planned; limit 2 CPUs"
-        ),
-        None,
+        Cause.NOT_REACHED, NO_SHIM.format(7) + OF_POOL.format(15, 0),
     ),
-    "the host's count, where libraries can't be seen": (
+    "the host's count, where libraries can't be seen": case(
         container(process(pool(16), runtimes=None)),
-        PLAN,
-        Cause.NOT_REACHED,
-        "no shim has spoken in process 7 (python): pool python has 16 threads, of which 16 ran, 2 were planned; limit 2 CPUs",
-        None,
+        Cause.NOT_REACHED, "no shim has spoken in process 7 (python): " + OF_POOL.format(16, 16),
     ),
-    "another count than the host's, where libraries can't be seen": (
-        container(process(pool(12), runtimes=None)),
-        PLAN,
-        Cause.OTHER_THREADS,
-        "12 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
-        None,
+    "another count than the host's, where libraries can't be seen": case(
+        container(process(pool(12), runtimes=None)), Cause.OTHER_THREADS, EXTRA.format(12, "python"),
     ),
-    "a shim that may have spoken before the agent listened": (
-        container(process(pool(16), listened=False)),
-        PLAN,
-        Cause.OTHER_THREADS,
-        "16 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
-        (
-            "set the size of the pool python in the code or by its own variable; if that is onnxruntime's, see what it"
-            " has: kubectl raddle explain --live -n models pod/resnet-1"
-        ),
+    "a shim that may have spoken before the agent listened": case(
+        container(process(pool(16), listened=False)), Cause.OTHER_THREADS, EXTRA.format(16, "python"),
+        f"{OWN_SIZE.format('python')}; if that is onnxruntime's, see what it has: kubectl raddle explain --live {POD}",
     ),
-    "a shim that left it alone": (
-        container(process(pool(16), sessions=said(16, "default"))),
-        PLAN,
-        Cause.NOT_REACHED,
+    "a shim that left it alone": case(
+        container(process(pool(16), sessions=said(16, "default"))), Cause.NOT_REACHED,
         "onnxruntime's own count, 16 threads, is in effect in process 7 (python), 2 were planned; limit 2 CPUs",
-        "see why the shim left it alone: kubectl raddle explain -n models pod/resnet-1",
+        f"see why the shim left it alone: kubectl raddle explain {POD}",
     ),
-    "another library": (
-        OTHERS,
-        PLAN,
-        Cause.OTHER_THREADS,
-        "16 threads of pool jax ran in process 7 (python), 2 were planned; limit 2 CPUs",
+    "another library": case(
+        OTHERS, Cause.OTHER_THREADS, EXTRA.format(16, "jax"),
         "name jax in the policy's runtimes, or set its count in the pod spec, and restart",
     ),
-    "a library that the policy names already": (
+    "a library that the policy names already": case(
         container(process(pool(16), runtimes=("libgomp", "tbb", "torch"))),
-        PLAN,
-        Cause.OTHER_THREADS,
-        "16 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
-        "set the size of the pool python in the code or by its own variable",
+        Cause.OTHER_THREADS, EXTRA.format(16, "python"), OWN_SIZE.format("python"),
     ),
-    "threads of the program": (
+    "threads of the program": case(
         container(process(pool(16, name="worker-"), sessions=said(2))),
-        PLAN,
-        Cause.OTHER_THREADS,
-        "16 threads of pool worker- ran in process 7 (python), 2 were planned; limit 2 CPUs",
-        "set the size of the pool worker- in the code or by its own variable",
+        Cause.OTHER_THREADS, EXTRA.format(16, "worker-"), OWN_SIZE.format("worker-"),
     ),
-    "no shim was planned": (
-        SILENT,
-        replace(PLAN, shim=False),
-        Cause.OTHER_THREADS,
-        "16 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
-        (
-            "no shim was planned, so a count in the code stays: remove it,"
-            " or see kubectl raddle explain -n models pod/resnet-1"
-        ),
+    "no shim was planned": case(
+        SILENT, Cause.OTHER_THREADS, EXTRA.format(16, "python"),
+        f"no shim was planned, so a count in the code stays: remove it, or see kubectl raddle explain {POD}",
+        shim=False,
     ),
-    "processes x sessions x threads": (
-        container(*FOUR),
-        PLAN,
-        Cause.OVERSUBSCRIBED,
+    "processes x sessions x threads": case(
+        container(*FOUR), Cause.OVERSUBSCRIBED,
         "4 processes x 2 sessions x 8 threads = 64 for 2 CPUs; planned were 1 x 2 threads",
-        (
-            "have fewer processes or sessions, or tell the policy of them:"
-            " budget.workersPerContainer 4, budget.sessionsPerWorker 2"
-        ),
+        "have fewer processes or sessions, or tell the policy of them:"
+        " budget.workersPerContainer 4, budget.sessionsPerWorker 2",
     ),
-    "resized to less": (
-        container(process(pool(4), sessions=said(2)), limit=1.0),
-        PLAN,
-        Cause.RESIZED,
-        "planned with a limit of 2 CPUs, the limit is 1 now",
+    "resized to less": case(
+        container(process(pool(4), sessions=said(2)), limit=1.0), Cause.RESIZED, RESIZED.format(1),
         "restart the pod: it is planned again, and the threads that it has stay as they are until then",
     ),
-    "resized, and the shim has followed in one of two sessions": (
+    "resized, and the shim has followed in one of two sessions": case(
         container(process(pool(3), sessions=said(2) + said(1)), limit=1.0),
-        replace(PLAN, streams=2),
-        Cause.RESIZED,
-        "planned with a limit of 2 CPUs, the limit is 1 now",
-        None,
+        Cause.RESIZED, RESIZED.format(1), streams=2,
     ),
-    "resized to more": (
-        container(process(pool(2), sessions=said(2)), limit=8.0),
-        PLAN,
-        Cause.RESIZED,
-        "planned with a limit of 2 CPUs, the limit is 8 now",
-        None,
-    ),
-    "fewer CPUs than threads": (
-        container(process(pool(2), sessions=said(2)), cpuset="3"),
-        PLAN,
-        Cause.CPUSET_CHANGED,
-        "1 CPU (3) for 2 threads that were planned; they were 0-3",
+    "resized to more": case(planned_two(limit=8.0), Cause.RESIZED, RESIZED.format(8)),
+    "fewer CPUs than threads": case(
+        planned_two(cpuset="3"), Cause.CPUSET_CHANGED, ONE_CPU,
         "restart the pod: it is planned again, and a session made since then has fewer threads",
     ),
-    "fewer CPUs than threads that the policy asks for": (
-        container(process(pool(2), sessions=said(2)), cpuset="3"),
-        replace(PLAN, asked=True),
-        Cause.CPUSET_CHANGED,
-        "1 CPU (3) for 2 threads that were planned; they were 0-3",
+    "fewer CPUs than threads that the policy asks for": case(
+        planned_two(cpuset="3"), Cause.CPUSET_CHANGED, ONE_CPU,
         "the policy asks for so many: have it allow fewer (threads.intraOp, minIntraOp), and restart the pod",
+        asked=True,
     ),
-    "bound to CPUs that it lost": (
-        container(process(pool(2), sessions=said(2)), cpuset="4-5"),
-        replace(PLAN, exclusive_cpus=2, pinned=True),
-        Cause.CPUSET_CHANGED,
-        "the CPUs are 4-5 now and were 0-3, which its threads were bound to",
-        None,
+    "bound to CPUs that it lost": case(
+        planned_two(cpuset="4-5"), Cause.CPUSET_CHANGED,
+        "the CPUs are 4-5 now and were 0-3, which its threads were bound to", exclusive_cpus=2, pinned=True,
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "plan", "cause", "detail", "fix"), CASES.values(), ids=CASES)
 def test_what_is_not_as_planned_is_named_with_its_numbers_and_what_to_do(one, plan, cause, detail, fix):
     first = found(one, plan, "0-3")[0]
     assert (first.cause, first.detail) == (cause, detail)
-    assert fix is None or first.fix == fix
-    assert first.fix
+    assert first.fix if fix is None else first.fix == fix
 
 
 def test_one_cause_is_told_once_however_many_processes_it_is_in():
@@ -264,8 +185,6 @@ def test_the_worst_comes_first():
     one = container(process(pool(16), sessions=said(16, "code")), limit=1.9)
     assert [finding.cause for finding in found(one)] == [Cause.CODE_SETS_IT, Cause.RESIZED]
 
-
-# --- what is left alone -----------------------------------------------------------------------------------------------
 
 AS_PLANNED = {
     "the shim's word": container(process(pool(4), sessions=said(2))),
@@ -289,9 +208,9 @@ AS_PLANNED = {
     "a shim that has cut the plan": container(process(pool(1), sessions=said(1)), limit=2.0),
     "a shim that has followed a resize": container(process(pool(2), sessions=said(1)), limit=1.0),
     "two sessions, one after the other": container(process(pool(5), sessions=said(2, count=2))),
-    "the cpuset of all shared containers": container(process(pool(2), sessions=said(2)), cpuset="2-15"),
+    "the cpuset of all shared containers": planned_two(cpuset="2-15"),
     "a cpuset and a shim that has cut the plan to it": container(process(pool(1), sessions=said(1)), cpuset="3"),
-    "a cpuset that nobody can read": container(process(pool(2), sessions=said(2)), cpuset="all"),
+    "a cpuset that nobody can read": planned_two(cpuset="all"),
 }
 
 
@@ -308,16 +227,13 @@ def test_what_the_pod_spec_sets_is_not_measured_against_the_plan():
 
 @pytest.mark.parametrize("first", ["3", None], ids=["as ever", "the agent has just begun"])
 def test_more_threads_than_cpus_are_a_finding_unless_the_policy_has_asked_for_them(first):
-    one = container(process(pool(2), sessions=said(2)), cpuset="3")
+    one = planned_two(cpuset="3")
     assert found(one, replace(PLAN, asked=True), first) == ()
     assert [each.detail for each in found(one, first=first)] == ["1 CPU (3) for 2 threads that were planned"]
 
 
 def test_a_container_without_a_plan_is_left_as_it_is():
     assert compared(CODE, plans={}) == (CODE,)
-
-
-# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -335,9 +251,6 @@ def test_the_threads_in_effect_are_the_shims_word_else_those_that_ran(one, effec
     assert (made.effective_threads, made.planned_threads, made.policy) == (effective, 2, "InferenceThreading/small")
 
 
-# --- two containers ---------------------------------------------------------------------------------------------------
-
-
 def two(left, right, machine=NODE, plan=PLAN):
     right = replace(right, uid="u2", pod="ranker-1")
     made = compared(left, right, plans={KEY: plan, ("u2", "serve"): plan}, machine=machine)
@@ -348,12 +261,8 @@ def on(cpus, **fields):
     return container(process(pool(2, last=cpuset.ids(cpuset.parse_list(cpus)), **fields), sessions=said(2)))
 
 
-def in_cpuset(cpus):
-    return container(process(pool(2), sessions=said(2)), cpuset=cpus)
-
-
 def test_two_containers_whose_cpusets_overlap_while_other_cpus_are_free_are_named_with_each_other():
-    left, right = two(in_cpuset("0-1"), in_cpuset("1-2"))
+    left, right = two(planned_two(cpuset="0-1"), planned_two(cpuset="1-2"))
     assert [one.detail for one in left] == [
         "shares CPUs 1 with models/ranker-1 serve: 4 threads of both for 1 CPU, while no governed thread ran on 13 CPUs"
     ]
@@ -375,30 +284,22 @@ def test_threads_that_are_bound_within_what_the_static_policy_leaves_share_cores
 
 STATIC = regular(4, 1, kubelet=Kubelet(cpu_manager_policy="static"))
 WAITING = on("0", used=1.0, delay=1.0, migrations=0.0)
+SELDOM = on("0-1", used=0.02, delay=0.2, migrations=0.0)
+LEFT = planned_two(cpuset="2-3")
+NARROW = planned_two(cpuset="0-1")
+WIDE = planned_two(cpuset="2-15")
 APART = {
     "threads that the kernel moves": (on("0-1"), on("0-1"), NODE),
     "threads that do not wait": (on("0-1", delay=0.0, migrations=0.0), on("0-1", delay=0.0, migrations=0.0), NODE),
-    "threads that seldom want one": (
-        on("0-1", used=0.02, delay=0.2, migrations=0.0),
-        on("0-1", used=0.02, delay=0.2, migrations=0.0),
-        NODE,
-    ),
-    "whole nodes": (in_cpuset("0-15"), in_cpuset("0-15"), NODE),
-    "wide cpusets": (in_cpuset("2-15"), in_cpuset("2-15"), NODE),
-    "other cpusets": (in_cpuset("0-1"), in_cpuset("2-3"), NODE),
-    "a full node": (in_cpuset("0-1"), in_cpuset("0-1"), regular(2, 1)),
-    "what the static policy leaves": (
-        in_cpuset("2-3"),
-        in_cpuset("2-3"),
-        STATIC,
-    ),
-    "a single CPU that the static policy leaves": (
-        replace(WAITING, cpuset="0"),
-        replace(WAITING, cpuset="0"),
-        STATIC,
-    ),
-    "what a policy leaves that nobody told": (in_cpuset("2-3"), in_cpuset("2-3"), regular(4, 1, kubelet=Kubelet())),
-    "a machine that is not known": (in_cpuset("0-1"), in_cpuset("0-1"), None),
+    "threads that seldom want one": (SELDOM, SELDOM, NODE),
+    "whole nodes": (planned_two(cpuset="0-15"), planned_two(cpuset="0-15"), NODE),
+    "wide cpusets": (WIDE, WIDE, NODE),
+    "other cpusets": (NARROW, LEFT, NODE),
+    "a full node": (NARROW, NARROW, regular(2, 1)),
+    "what the static policy leaves": (LEFT, LEFT, STATIC),
+    "a single CPU that the static policy leaves": (replace(WAITING, cpuset="0"), replace(WAITING, cpuset="0"), STATIC),
+    "what a policy leaves that nobody told": (LEFT, LEFT, regular(4, 1, kubelet=Kubelet())),
+    "a machine that is not known": (NARROW, NARROW, None),
 }
 
 
@@ -406,8 +307,6 @@ APART = {
 def test_two_containers_that_nothing_binds_to_the_same_cpus_do_not_share_cores(left, right, machine):
     assert two(left, right, machine) == [[], []]
 
-
-# --- always -----------------------------------------------------------------------------------------------------------
 
 plans = st.builds(
     Planned,
@@ -441,16 +340,7 @@ def test_whatever_a_report_holds_comparing_never_raises_and_stays_small(found, p
 
 @given(threads=st.integers(1, 64), processes=st.integers(1, 4), sessions=st.integers(1, 4), server=st.integers(0, 2))
 def test_nothing_is_found_where_every_session_has_what_was_planned_for_it(threads, processes, sessions, server):
-    plan = replace(
-        PLAN,
-        threads=threads,
-        counts={"onnxruntime": threads},
-        limit_cpus=2.0,
-        streams=processes * sessions,
-        workers=processes,
-    )
-    running = [
-        process(pool(threads * sessions + server), pid=pid, sessions=said(threads, count=sessions))
-        for pid in range(processes)
-    ]
-    assert found(container(*running), plan) == ()
+    streams = {"streams": processes * sessions, "workers": processes}
+    plan = replace(PLAN, threads=threads, counts={"onnxruntime": threads}, **streams)
+    one = process(pool(threads * sessions + server), sessions=said(threads, count=sessions))
+    assert found(container(*(replace(one, pid=pid) for pid in range(processes))), plan) == ()

@@ -1,7 +1,5 @@
 """What a pod's annotations say that its containers should run with."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -85,17 +83,10 @@ def test_what_the_pod_spec_sets_was_not_planned():
     assert "onnxruntime" not in found.counts
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        {},
-        {"metadata": None},
-        {"metadata": {"annotations": {"a": "b"}}},
-        {"metadata": {"annotations": {env.PLAN_PREFIX + "a": "{}"}}},
-        {"metadata": {"annotations": {env.PLAN_PREFIX + "a": 3}}},
-        {"metadata": []},
-    ],
-)
+UNREADABLE = [{"annotations": one} for one in ({"a": "b"}, {env.PLAN_PREFIX + "a": "{}"}, {env.PLAN_PREFIX + "a": 3})]
+
+
+@pytest.mark.parametrize("pod", [{}, *({"metadata": metadata} for metadata in (None, [], *UNREADABLE))])
 def test_a_pod_without_a_plan_that_can_be_read_has_none(pod):
     assert planned.read(pod) == {}
 

@@ -1,7 +1,5 @@
 """What each family adds to a container: plain values from the plan, which yield to what the pod spec says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -27,9 +25,6 @@ def added(runtimes, *, limit_cpus=4.0, sets=None, workers=1, **spec):
     return literals(planned, wanted, sets=sets or {})
 
 
-# --- the table ------------------------------------------------------------------------------------------------------
-
-
 def test_references_are_the_counts_that_annotations_carry_and_nothing_else():
     references = {v.name for family in FAMILIES for v in family.variables if v.source is ValueSource.REFERENCE}
     assert references == set(plan_annotations.COUNTS)
@@ -39,9 +34,6 @@ def test_references_are_the_counts_that_annotations_carry_and_nothing_else():
 @pytest.mark.parametrize("name", ["NUMEXPR_MAX_THREADS", "MKL_DYNAMIC", "OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY"])
 def test_what_caps_or_pins_for_good_is_never_set(name):
     assert name not in VARIABLES
-
-
-# --- values ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -106,10 +98,6 @@ def test_a_pod_that_sets_openmp_itself_gets_nothing_that_beats_it(family, name):
     assert not values.keys() & {"MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"}
 
 
-def test_numexpr_is_told_where_openmp_asks_for_more_than_it_takes():
-    assert added(["openmp", "numexpr"], limit_cpus=100).values["NUMEXPR_NUM_THREADS"] == "64"
-
-
 @pytest.mark.parametrize(
     ("spec", "processes", "openmp"), [({}, "4", 1), ({"threads": {"intraOp": 2}}, "2", 2)], ids=["alone", "two threads"]
 )
@@ -120,26 +108,30 @@ def test_joblibs_processes_and_their_threads_stay_within_the_limit(spec, process
     assert literals(planned, wanted, sets={}).values["LOKY_MAX_CPU_COUNT"] == processes
 
 
-def test_workers_share_what_one_process_would_have():
-    found = added(["go", "rayon", "jvm"], limit_cpus=8, workers=4)
-    assert found.values == {"RAYON_NUM_THREADS": "2", "GOMAXPROCS": "2"}
-    assert found.added == {"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2"}
+@pytest.mark.parametrize(
+    ("runtimes", "given", "values"),
+    [
+        # Workers share what one process would have.
+        (["go", "rayon"], {"limit_cpus": 8, "workers": 4}, {"RAYON_NUM_THREADS": "2", "GOMAXPROCS": "2"}),
+        # As many calls as the policy names can wait in libuv.
+        (["libuv"], {"limit_cpus": 2, "budget": {"concurrentRuns": 16}}, {"UV_THREADPOOL_SIZE": "16"}),
+        # A count that the policy names holds without any limit, and without one nothing else is known.
+        (
+            ["rayon", "go"],
+            {"limit_cpus": None, "threads": {"intraOp": 3}},
+            {"RAYON_NUM_THREADS": "3", "GOMAXPROCS": "3"},
+        ),
+        (["rayon", "go", "jvm", "libuv", "mkl"], {"limit_cpus": None}, {"KMP_BLOCKTIME": "1"}),
+        # OpenMP's count is more than numexpr takes.
+        (["openmp", "numexpr"], {"limit_cpus": 100}, {"KMP_BLOCKTIME": "1", "NUMEXPR_NUM_THREADS": "64"}),
+    ],
+)
+def test_the_policy_and_the_budget_decide_with_the_limit(runtimes, given, values):
+    assert added(runtimes, **given).values == values
 
 
-def test_as_many_calls_as_the_policy_names_can_wait_in_libuv():
-    assert added(["libuv"], limit_cpus=2, budget={"concurrentRuns": 16}).values == {"UV_THREADPOOL_SIZE": "16"}
-
-
-def test_a_count_that_the_policy_names_holds_without_any_limit():
-    values = added(["rayon", "go"], limit_cpus=None, threads={"intraOp": 3}).values
-    assert values == {"RAYON_NUM_THREADS": "3", "GOMAXPROCS": "3"}
-
-
-def test_nothing_is_known_without_a_limit_and_a_node_so_no_count_is_set():
-    assert added(["rayon", "go", "jvm", "libuv", "mkl"], limit_cpus=None).values == {"KMP_BLOCKTIME": "1"}
-
-
-# --- what is there already ------------------------------------------------------------------------------------------
+def test_workers_share_javas_processors_too():
+    assert added(["jvm"], limit_cpus=8, workers=4).added == {"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2"}
 
 
 @pytest.mark.parametrize(
@@ -175,9 +167,6 @@ def test_javas_option_is_added_in_the_process_unless_the_pod_spec_has_it(sets, e
     assert found.kept == (("JAVA_TOOL_OPTIONS",) if kept else ())
 
 
-# --- the examples ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -199,8 +188,6 @@ def test_each_example_starts_with_what_its_comment_says(name, expected):
     variables = lab.injected(deployment["spec"]["template"], policy_object)
     assert {variable: variables.get(variable) for variable in expected} == expected
 
-
-# --- for every input ------------------------------------------------------------------------------------------------
 
 budgets = st.fixed_dictionaries(
     {

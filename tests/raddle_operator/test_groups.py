@@ -1,7 +1,5 @@
 """Many pods as few lines of `raddle explain`, and what runs in one pod."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 import pytest
@@ -28,12 +26,8 @@ def printed(show, *arguments, **more):
     return text.getvalue()
 
 
-REPORTS = Reports(
-    by_node={
-        "n1": nodereports.report("n1", nodereports.sixteen("a"), nodereports.sixteen("b"), nodereports.container("c")),
-        "n2": nodereports.report("n2", nodereports.container("d")),
-    }
-)
+N1 = nodereports.report("n1", nodereports.sixteen("a"), nodereports.sixteen("b"), nodereports.container("c"))
+REPORTS = Reports(by_node={"n1": N1, "n2": nodereports.report("n2", nodereports.container("d"))})
 SAID = [of("c", PLANNED), of("x", NOTHING), of("y", NOTHING), of("a", PLANNED), of("b", PLANNED), of("d", PLANNED)]
 
 

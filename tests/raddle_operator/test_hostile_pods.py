@@ -3,38 +3,24 @@
 The webhook decides one pod at a time, before the API server has validated it, so any shape reaches it.
 """
 
-from __future__ import annotations
-
 import time
 
 import jsonpatch
 import pytest
+from support.injections import KNOWN, SHIM
 
+from cluster import objects
 from raddle import env
 from raddle.planning import families
-from raddle_operator.injection.decide import Facts, Settings, decide_object
+from raddle_operator.injection.decide import Settings, decide_object
 from raddle_operator.injection.matching import Policies
-from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.objects.policy import policy_from_object
 
 # What is quadratic in one of these takes a minute and more, even on a fast machine; what is linear takes some 0.5 s.
 AT_MOST_CPU_S = 8.0
 MIB = 2**20
-SPEC = {
-    "podSelector": {},
-    "runtimes": list(families.NAMES),
-}
-POLICIES = Policies(
-    [policy_from_object({"kind": "InferenceThreading", "metadata": {"name": "p", "namespace": "ns"}, "spec": SPEC})]
-)
-ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
-REST = (
-    "ns",
-    {env.INJECT_LABEL: "enabled"},
-    POLICIES,
-    Facts(architectures=frozenset({"x86_64"})),
-    Settings(shim=ShimDelivery(config_map="raddle-shim-new", items={"x86_64": ITEMS})),
-)
+POLICY = policy_from_object(objects.policy("p", "ns", runtimes=list(families.NAMES)))
+REST = ("ns", {env.INJECT_LABEL: "enabled"}, Policies([POLICY]), KNOWN, Settings(shim=SHIM))
 COPY = {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}}
 SHIM_MOUNT = {"name": "raddle-shim", "mountPath": "/opt/raddle"}
 
@@ -64,9 +50,6 @@ HOSTILE = {
     "as many annotations": lambda: pod({f"k{n}": "" for n in range(100_000)}),
     "as many of our own": lambda: pod({f"{env.THREADS_PREFIX}{n}": "" for n in range(30_000)}),
     "as many labels": lambda: pod(labels={f"k{n}": "" for n in range(100_000)}),
-    "local volumes of the autoscaler's": lambda: pod(
-        {"cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": ",".join(map(str, range(150_000)))}
-    ),
     "arguments": lambda: pod(args=["--workers"] * 100_000),
     "a script": lambda: pod(command=["sh", "-c", "gunicorn -w 4;" * 70_000]),
     "Java's options": lambda: pod(env=[{"name": "JAVA_TOOL_OPTIONS", "value": "-XX:ActiveProcessorCount" * 40_000}]),

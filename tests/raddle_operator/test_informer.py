@@ -98,13 +98,8 @@ async def test_a_list_in_chunks_fills_the_store_before_the_watch_begins():
 
 
 async def test_changes_update_the_store_and_bookmarks_only_the_version():
-    events = [
-        event("ADDED", "a", 6, 1),
-        event("MODIFIED", "a", 7, 2),
-        event("DELETED", "a", 8),
-        event("BOOKMARK", "", 90),
-    ]
-    script = Script(lists=[(5,)], watches=[events])
+    changes = [event("ADDED", "a", 6, 1), event("MODIFIED", "a", 7, 2), event("DELETED", "a", 8)]
+    script = Script(lists=[(5,)], watches=[[*changes, event("BOOKMARK", "", 90)]])
     async with following(script) as (informer, seen):
         assert seen == [("a", None, 1), ("a", 1, 2), ("a", 2, None)]
         assert dict(informer.store) == {}
@@ -112,10 +107,8 @@ async def test_changes_update_the_store_and_bookmarks_only_the_version():
 
 
 async def test_after_gone_the_list_replaces_the_store_and_reports_what_vanished():
-    script = Script(
-        lists=[(5, [thing("gone", 1, 1), thing("stays", 2, 2)]), (50, [thing("stays", 2, 2), thing("new", 40, 4)])],
-        watches=[[Gone(410, "Expired", "too old")]],
-    )
+    lists = [(5, [thing("gone", 1, 1), thing("stays", 2, 2)]), (50, [thing("stays", 2, 2), thing("new", 40, 4)])]
+    script = Script(lists=lists, watches=[[Gone(410, "Expired", "too old")]])
     async with following(script) as (informer, seen):
         assert dict(informer.store) == {("", "stays"): 2, ("", "new"): 4}
         assert seen[2:] == [("gone", 1, None), ("new", None, 4)]
@@ -133,11 +126,8 @@ async def test_a_broken_connection_resumes_the_watch_where_it_was():
 @pytest.mark.parametrize("end", [[], [Unavailable(0, "BrokenOff", "reset")], [Unavailable(429, "Busy", "stopping")]])
 async def test_where_a_watch_ends_early_and_the_server_is_behind_what_was_heard_it_lists_again(end):
     told = []
-    script = Script(
-        lists=[(5, [thing("a", 5, 1)]), (6, [thing("a", 6, 2)])],
-        watches=[[event("BOOKMARK", "", 90), *end]],
-        server_at=6,
-    )
+    lists = [(5, [thing("a", 5, 1)]), (6, [thing("a", 6, 2)])]
+    script = Script(lists=lists, watches=[[event("BOOKMARK", "", 90), *end]], server_at=6)
     async with following(script, on_rewind=lambda: told.append("rewound")) as (informer, _):
         assert script.asked == ["list", "watch 5", "list", "watch 6"]
         assert dict(informer.store) == {("", "a"): 2}
@@ -152,9 +142,8 @@ async def test_where_a_watch_ends_early_and_the_server_is_where_it_was_the_watch
 
 
 async def test_after_a_server_that_could_not_be_reached_it_lists_again():
-    script = Script(
-        lists=[(5, [thing("a", 5, 1)]), (9, [thing("a", 9, 2)])], watches=[[Unreachable(0, "NoAnswer", "refused")]]
-    )
+    refused = [Unreachable(0, "NoAnswer", "refused")]
+    script = Script(lists=[(5, [thing("a", 5, 1)]), (9, [thing("a", 9, 2)])], watches=[refused])
     async with following(script) as (informer, _):
         assert script.asked == ["list", "watch 5", "list", "watch 9"]
         assert dict(informer.store) == {("", "a"): 2}
@@ -194,9 +183,7 @@ async def test_a_kind_that_is_not_installed_is_one_line_in_the_log(caplog):
     script = Script(lists=[*refusals, (5, [])])
     async with following(script) as (informer, _):
         assert informer.errors == len(refusals)
-        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-            f"nodes: {refusals[0]}"
-        ]
+    assert [one.message for one in caplog.records if one.levelname == "WARNING"] == [f"nodes: {refusals[0]}"]
 
 
 async def test_an_object_that_the_transform_leaves_out_is_not_kept_and_leaves_when_it_changes_so():

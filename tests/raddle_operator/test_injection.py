@@ -1,7 +1,5 @@
 """What a pod gets when it is created, case by case; test_injection_properties.py says what holds for all."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace
@@ -12,6 +10,7 @@ from support.injections import ITEMS, KNOWN, SHIM, decide, inject, withheld
 from cluster import objects
 from raddle import env
 from raddle.cpus.topology import Kubelet, Machine, NUMANode
+from raddle.planning import families
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import shipped
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS, Facts
@@ -44,11 +43,9 @@ def environment(patched, name="serve"):
     return found
 
 
-def reason(decision):
-    return decision.skip and decision.skip.reason
-
-
-# --- what is added --------------------------------------------------------------------------------------------------
+def reason(skipped):
+    """Why a pod or a container gets nothing; None where it gets something."""
+    return skipped.skip and skipped.skip.reason
 
 
 @pytest.mark.parametrize("obj", [pod(), pod(container(env=[], volumeMounts=[]), annotations={}, labels={}, volumes=[])])
@@ -80,39 +77,25 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
     spec = patched["spec"]
     assert spec["containers"][0]["volumeMounts"] == [
         {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
-        {
-            "name": "raddle-shim",
-            "mountPath": "/etc/ld.so.preload",
-            "subPath": "ld.so.preload",
-            "readOnly": True,
-        },
+        {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
     ]
-    assert spec["volumes"] == [
-        {
-            "name": "raddle-shim",
-            "configMap": {"name": SHIM.config_map, "items": ITEMS, "defaultMode": 0o444, "optional": True},
-        }
-    ]
+    mounted = {"name": SHIM.config_map, "items": ITEMS, "defaultMode": 0o444, "optional": True}
+    assert spec["volumes"] == [{"name": "raddle-shim", "configMap": mounted}]
 
 
-def test_a_container_grows_by_at_most_two_and_a_half_kilobytes():
-    shim = shipped.shim()
-
-    def size(obj):
-        return len(json.dumps(obj, separators=(",", ":")))
-
+@pytest.mark.parametrize(("spec", "most"), [({}, 2500), ({"runtimes": list(families.NAMES)}, 4096)])
+def test_a_container_grows_by_little_whatever_it_gets(spec, most):
     def grown(obj):
-        return size(inject(obj, shim=shim)[0]) - size(obj)
+        patched, _ = inject(obj, spec, shim=shipped.shim())
+        return len(json.dumps(patched, separators=(",", ":"))) - len(json.dumps(obj, separators=(",", ":")))
 
-    one, two = pod(container("a")), pod(container("a"), container("b"))
-    assert grown(two) - grown(one) <= 2500
+    assert grown(pod(container("a"), container("b"))) - grown(pod(container("a"))) <= most
 
 
 def test_openblas_gets_its_own_count_only_where_it_differs_and_nothing_of_openmp_is_set():
-    same = {"resources": {}}
     facts = Facts(smallest_cores=4)
     assert "OPENBLAS_NUM_THREADS" in environment(inject(pod(container(resources={"limits": {"cpu": "4"}})))[0])
-    assert "OPENBLAS_NUM_THREADS" not in environment(inject(pod(container(**same)), facts=facts)[0])
+    assert "OPENBLAS_NUM_THREADS" not in environment(inject(pod(container(resources={})), facts=facts)[0])
     for name in ("OMP_NUM_THREADS", "OMP_PROC_BIND"):
         obj = pod(container(env=[{"name": name, "value": "1"}]))
         assert "OPENBLAS_NUM_THREADS" not in environment(inject(obj)[0])
@@ -159,27 +142,17 @@ def test_a_pod_whose_node_is_known_at_creation_gets_that_nodes_values(placed):
     assert read_plan_text(unknown["metadata"]["annotations"]["plan.raddle.dev/serve"]).node is None
 
 
-# --- what the pod spec sets -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"name": "ORT_INTRA_OP_NUM_THREADS", "value": "7"},
-        {"name": "ORT_INTRA_OP_NUM_THREADS", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
-    ],
-)
-def test_a_count_that_the_pod_spec_sets_stays_and_is_named_in_the_plan(entry):
+@pytest.mark.parametrize("own", [{"value": "7"}, {"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}])
+def test_a_count_that_the_pod_spec_sets_stays_and_is_named_in_the_plan(own):
+    entry = {"name": "ORT_INTRA_OP_NUM_THREADS", **own}
     patched, decision = inject(pod(container(env=[entry])))
     assert patched["spec"]["containers"][0]["env"][0] == entry
     assert decision.containers[0].kept == ("ORT_INTRA_OP_NUM_THREADS",)
     annotations = patched["metadata"]["annotations"]
     assert "threads.raddle.dev/serve" not in annotations
     assert "intra" not in env.decode(annotations["shim.raddle.dev/serve"])
-    assert (
-        read_plan_text(annotations["plan.raddle.dev/serve"]).because["ORT_INTRA_OP_NUM_THREADS"]
-        == "set in the pod spec"
-    )
+    because = read_plan_text(annotations["plan.raddle.dev/serve"]).because
+    assert because["ORT_INTRA_OP_NUM_THREADS"] == "set in the pod spec"
 
 
 @pytest.mark.parametrize("value", ["", "0"])
@@ -209,13 +182,6 @@ def test_with_env_from_there_are_no_count_variables_unless_the_policy_overrides(
     assert [reason for reason, _ in withheld(decision)] == ([] if counts else [SkipReason.ENV_FROM_PRESENT])
 
 
-def test_with_env_from_and_no_shim_nothing_is_left_to_give():
-    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
-    patched, decision = inject(obj, {"shim": "None"})
-    assert patched == obj
-    assert reason(decision) is SkipReason.ENV_FROM_PRESENT
-
-
 @pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "NODE_OPTIONS", "LD_PRELOAD"])
 def test_no_variable_of_a_loader_is_touched(name):
     own = {"name": name, "value": "/mine"}
@@ -223,9 +189,6 @@ def test_no_variable_of_a_loader_is_touched(name):
     assert environment(patched)[name] == "/mine"
     assert environment(inject(pod())[0]).get(name) is None
     assert decision.containers[0].withheld == ()
-
-
-# --- delivery -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -244,21 +207,18 @@ def test_a_shim_that_cannot_be_delivered_is_missing_and_the_counts_are_given_all
     assert "ORT_INTRA_OP_NUM_THREADS" in environment(patched, decision.containers[0].name)
 
 
-# --- which containers -----------------------------------------------------------------------------------------------
+SIDECARS = {"initContainers": [container("init"), container("native", restartPolicy="Always")]}
 
 
 def test_every_regular_container_but_known_sidecars_is_chosen():
-    sidecar = container("native", restartPolicy="Always")
-    obj = pod(container("istio-proxy"), container("a"), container("b"), initContainers=[container("init"), sidecar])
-    _, decision = inject(obj)
+    _, decision = inject(pod(container("istio-proxy"), container("a"), container("b"), **SIDECARS))
     assert [outcome.name for outcome in decision.containers] == ["a", "b"]
 
 
 def test_named_containers_may_be_sidecars_and_init_containers_and_must_be_there():
-    sidecar = container("native", restartPolicy="Always")
-    obj = pod(container("istio-proxy"), container("a"), initContainers=[container("init"), sidecar])
-    patched, decision = inject(obj, {"containers": ["istio-proxy", "native", "gone"]})
-    outcomes = {outcome.name: outcome.skip and outcome.skip.reason for outcome in decision.containers}
+    named = {"containers": ["istio-proxy", "native", "gone"]}
+    patched, decision = inject(pod(container("istio-proxy"), container("a"), **SIDECARS), named)
+    outcomes = {outcome.name: reason(outcome) for outcome in decision.containers}
     assert outcomes == {"istio-proxy": None, "native": None, "gone": SkipReason.CONTAINER_NOT_FOUND}
     assert "OMP_NUM_THREADS" in environment(patched, "native")
     assert not environment(patched, "a")
@@ -269,6 +229,7 @@ def test_named_containers_may_be_sidecars_and_init_containers_and_must_be_there(
     [
         (pod(), {"containers": ["gone"]}, SkipReason.CONTAINER_NOT_FOUND),
         (pod(container("istio-proxy")), {}, SkipReason.CONTAINER_NOT_FOUND),
+        (pod(container(envFrom=[{"secretRef": {"name": "s"}}])), {"shim": "None"}, SkipReason.ENV_FROM_PRESENT),
         (pod(container(image="vllm/vllm-openai:1")), {}, SkipReason.MANAGED_BY_SERVER),
         (pod(container(command=["torchrun", "x.py"])), {}, SkipReason.MANAGED_BY_SERVER),
         (pod(container(resources={})), {}, SkipReason.NO_CPU_BOUND),
@@ -294,14 +255,12 @@ def test_a_pod_that_gets_nothing_is_left_as_it_is_with_a_reason(obj, spec, expec
 
 
 def test_a_self_binding_runtime_is_planned_when_the_policy_names_its_container():
-    _, decision = inject(pod(container(image="vllm/vllm-openai:1")), {"containers": ["serve"]})
-    assert decision.injected
+    assert inject(pod(container(image="vllm/vllm-openai:1")), {"containers": ["serve"]})[1].injected
 
 
 def test_a_policy_that_observes_still_says_what_it_would_do():
     decision = decide(pod(), {"mode": "Observe"})
-    assert decision.policy.name == "fast"
-    assert decision.containers[0].plan.intra_op == 2
+    assert (decision.policy.name, decision.containers[0].plan.intra_op) == ("fast", 2)
 
 
 def test_without_a_limit_the_smallest_known_node_is_safe():
@@ -311,21 +270,15 @@ def test_without_a_limit_the_smallest_known_node_is_safe():
 
 
 def test_plans_of_a_pod_stay_within_32_kib():
-    obj = pod(*(container(f"c{n}") for n in range(MAX_PLANNED_CONTAINERS + 3)))
-    _, decision = inject(obj)
-    reasons = [outcome.skip and outcome.skip.reason for outcome in decision.containers]
+    _, decision = inject(pod(*(container(f"c{n}") for n in range(MAX_PLANNED_CONTAINERS + 3))))
+    reasons = [reason(outcome) for outcome in decision.containers]
     assert reasons == [None] * MAX_PLANNED_CONTAINERS + [SkipReason.ANNOTATION_BUDGET] * 3
-
-
-# --- what comes in is not trusted -----------------------------------------------------------------------------------
 
 
 def test_a_copy_that_is_opted_out_is_as_if_raddle_had_never_seen_it():
     entries = [{"name": "PYTHONPATH", "value": "/mine"}, {"name": "A", "value": "1"}]
-    theirs = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
-    original = pod(
-        container(env=entries, **theirs), annotations={"team": "x"}, labels={"app": "a"}, volumes=[{"name": "d"}]
-    )
+    own = container(env=entries, volumeMounts=[{"name": "d", "mountPath": "/d"}])
+    original = pod(own, annotations={"team": "x"}, labels={"app": "a"}, volumes=[{"name": "d"}])
     patched, _ = inject(original)
     assert patched != original
     restored, decision = inject(patched, opt_in="disabled")
@@ -342,11 +295,8 @@ def test_a_limit_that_changed_since_the_first_call_gets_its_own_values():
 
 
 def test_forged_marks_are_overwritten_or_removed():
-    forged = {
-        "threads.raddle.dev/serve": "999",
-        "plan.raddle.dev/other": "{}",
-        "raddle.dev/governed-by": "InferenceThreading/evil",
-    }
+    forged = {"threads.raddle.dev/serve": "999", "plan.raddle.dev/other": "{}"}
+    forged["raddle.dev/governed-by"] = "InferenceThreading/evil"
     patched, _ = inject(pod(annotations=forged))
     annotations = patched["metadata"]["annotations"]
     assert annotations["threads.raddle.dev/serve"] == "1"

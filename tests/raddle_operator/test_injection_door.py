@@ -1,7 +1,5 @@
 """The door: /etc/ld.so.preload by a second mount. Where it is closed and why, and what a second look makes of a pod."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 
@@ -16,6 +14,7 @@ from raddle_operator.injection.decide import Facts
 from raddle_operator.objects.reasons import SkipReason
 
 DOOR = "/etc/ld.so.preload"
+MIXED = Facts(architectures=frozenset({"x86_64", "aarch64"}))
 THEIRS = {"name": "oneagent", "mountPath": DOOR, "subPath": "ld.so.preload"}
 
 
@@ -28,20 +27,21 @@ def pod(*containers, **more):
     return objects.pod(*(containers or [container()]), name="p", **more)
 
 
-def mounted(patched, path=DOOR):
-    """Container -> the volumes that are mounted there."""
+def limited(limits):
+    return pod(container(resources={"limits": {"cpu": "4", **limits}}))
+
+
+def mounted(patched):
+    """Container -> the volumes that are mounted on the file."""
     found = {}
     for one in patched["spec"]["containers"]:
-        found[one["name"]] = [m["name"] for m in one.get("volumeMounts", []) if m["mountPath"] == path]
+        found[one["name"]] = [m["name"] for m in one.get("volumeMounts", []) if m["mountPath"] == DOOR]
     return found
 
 
 def shim_items(patched):
     volumes = {volume["name"]: volume for volume in patched["spec"].get("volumes", [])}
     return volumes.get("raddle-shim", {}).get("configMap", {}).get("items")
-
-
-# --- open -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,10 @@ def test_behind_the_door_every_command_is_reached(command):
 
 
 def test_the_files_are_those_of_the_pods_architecture():
-    mixed = Facts(architectures=frozenset({"x86_64", "aarch64"}))
-    patched, _ = inject(pod(nodeSelector={"kubernetes.io/arch": "arm64"}), facts=mixed)
+    patched, _ = inject(pod(nodeSelector={"kubernetes.io/arch": "arm64"}), facts=MIXED)
     assert shim_items(patched) == ITEMS[::-1]
     patched["spec"]["nodeSelector"] = {"kubernetes.io/arch": "amd64"}
-    assert shim_items(inject(patched, facts=mixed)[0]) == ITEMS
-
-
-# --- closed ---------------------------------------------------------------------------------------------------------
+    assert shim_items(inject(patched, facts=MIXED)[0]) == ITEMS
 
 
 @pytest.mark.parametrize("path", [DOOR, DOOR + "/", "/etc", "/etc/", "etc", DOOR + "/x", "//etc/./ld.so.preload"])
@@ -90,37 +86,43 @@ def test_a_block_device_at_a_path_of_ours_is_not_mounted_over(path):
     assert patched["spec"]["containers"][0].get("volumeMounts") is None
 
 
-@pytest.mark.parametrize("path", ["/etc/ld.so.preload.d", "/etc/ld.so.conf", "/etc/ssl", "/etcetera"])
-def test_a_neighbour_of_the_file_is_no_hindrance(path):
-    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": path}]), volumes=[{"name": "d", "emptyDir": {}}])
+def at(path):
+    return {"volumeMounts": [{"name": "d", "mountPath": path}]}
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        *(pod(container(**at(path))) for path in ("/etc/ld.so.preload.d", "/etc/ld.so.conf", "/etc/ssl", "/etcetera")),
+        # It gets nothing itself.
+        pod(container(), container("istio-proxy", volumeMounts=[THEIRS])),
+        # Whole GPUs are no shared ones.
+        limited({"nvidia.com/gpu": "1", "amd.com/gpu": "1"}),
+        pod(labels={"raddle.dev/door": "open"}),
+    ],
+)
+def test_a_neighbour_of_what_closes_the_door_is_no_hindrance(obj):
     patched, decision = inject(obj)
     assert withheld(decision) == []
-    assert mounted(patched) == {"serve": ["raddle-shim"]}
-
-
-def test_a_mount_in_a_container_that_gets_nothing_is_no_hindrance():
-    obj = pod(container(), container("istio-proxy", volumeMounts=[THEIRS]))
-    assert mounted(inject(obj)[0]) == {"serve": ["raddle-shim"], "istio-proxy": ["oneagent"]}
+    assert mounted(patched)["serve"] == ["raddle-shim"]
+    assert mounted(patched).get("istio-proxy", ["oneagent"]) == ["oneagent"]
 
 
 @pytest.mark.parametrize(
     ("obj", "plugin"),
     [
-        (
-            pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}})),
-            "HAMi",
-        ),
-        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpumem-percentage": "50"}})), "HAMi"),
-        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpucores": "30"}})), "HAMi"),
-        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/priority": "1"}})), "HAMi"),
+        (limited({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}), "HAMi"),
+        (limited({"nvidia.com/gpumem-percentage": "50"}), "HAMi"),
+        (limited({"nvidia.com/gpucores": "30"}), "HAMi"),
+        (limited({"nvidia.com/priority": "1"}), "HAMi"),
         (pod(container(), container("b", resources={"limits": {"nvidia.com/gpumem": "1"}})), "HAMi"),
         (pod(schedulerName="hami-scheduler"), "HAMi"),
         (pod(annotations={"hami.io/vgpu-node": "n"}), "HAMi"),
         (pod(annotations={"nvidia.com/vgpu-mode": "hami-core"}), "HAMi"),
         (pod(annotations={"huawei.com/vnpu-mode": "hami-core"}), "HAMi"),
         (pod(annotations={"4pd.io/vgpu-node": "n"}), "k8s-vgpu-scheduler"),
-        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/vgpu-memory": "1"}})), "vgpu-manager"),
-        (pod(container(resources={"limits": {"cpu": "4", "volcano.sh/vgpu-number": "1"}})), "Volcano vGPU"),
+        (limited({"nvidia.com/vgpu-memory": "1"}), "vgpu-manager"),
+        (limited({"volcano.sh/vgpu-number": "1"}), "Volcano vGPU"),
         (pod(annotations={"volcano.sh/vgpu-mode": "hami-core"}), "Volcano vGPU"),
         (pod(labels={"tensor-fusion.ai/enabled": "true"}), "tensor-fusion"),
         (pod(annotations={"tensor-fusion.ai/vram-limit": "1Gi"}), "tensor-fusion"),
@@ -135,23 +137,13 @@ def test_who_shares_gpus_by_that_file_keeps_it(obj, plugin):
     assert not any(mounted(patched).values())
 
 
-def test_whole_gpus_are_no_hindrance():
-    obj = pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpu": "1", "amd.com/gpu": "1"}}))
-    assert mounted(inject(obj)[0]) == {"serve": ["raddle-shim"]}
-
-
 @pytest.mark.parametrize(
     ("obj", "more", "reason", "words"),
     [
         (pod(labels={"raddle.dev/door": "closed"}), {}, SkipReason.DOOR_CLOSED, "the pod's label raddle.dev/door"),
         (pod(), {"door": False}, SkipReason.DOOR_CLOSED, "the chart's value shim.door"),
         (pod(), {"facts": Facts()}, SkipReason.ARCHITECTURE_UNKNOWN, "no node is known"),
-        (
-            pod(),
-            {"facts": Facts(architectures=frozenset({"x86_64", "aarch64"}))},
-            SkipReason.ARCHITECTURE_UNKNOWN,
-            "set nodeSelector kubernetes.io/arch",
-        ),
+        (pod(), {"facts": MIXED}, SkipReason.ARCHITECTURE_UNKNOWN, "set nodeSelector kubernetes.io/arch"),
         (pod(nodeSelector={"kubernetes.io/arch": "s390x"}), {}, SkipReason.SHIM_MISSING, "no native shim for s390x"),
         (pod(), {"facts": replace(KNOWN, config_map_present=False)}, SkipReason.SHIM_MISSING, "has no ConfigMap"),
         (pod(), {"shim": replace(SHIM, config_map=None)}, SkipReason.SHIM_MISSING, "the operator has no shim"),
@@ -168,10 +160,6 @@ def test_where_the_door_is_closed_the_reason_says_by_what_and_the_counts_are_giv
     assert "ORT_INTRA_OP_NUM_THREADS" in str(patched["spec"]["containers"][0]["env"])
     # Spinning can't be controlled without a shim, so a CPU stays free of it.
     assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
-
-
-def test_a_label_that_says_anything_else_closes_nothing():
-    assert mounted(inject(pod(labels={"raddle.dev/door": "open"}))[0]) == {"serve": ["raddle-shim"]}
 
 
 def test_a_container_that_gets_nothing_since_the_door_is_closed_is_told_so():
@@ -195,27 +183,18 @@ def test_an_allocator_is_skipped_with_a_reason_where_the_shim_is_not(spec, more)
 
 @pytest.mark.parametrize("path", ["/opt/raddle", "/opt", "/opt/raddle/python"])
 def test_a_container_whose_own_files_stand_in_the_way_has_no_half_of_a_door(path):
-    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": path}]), container("b"))
-    patched, decision = inject(obj)
+    patched, decision = inject(pod(container(**at(path)), container("b")))
     assert [reason for reason, _ in withheld(decision)] == [SkipReason.DOOR_OCCUPIED]
     assert mounted(patched) == {"serve": [], "b": ["raddle-shim"]}
 
 
 def required(*terms):
     """Required node affinity with one term for each list of architectures."""
-    return {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": list(names)}]}
-                    for names in terms
-                ]
-            }
-        }
-    }
+    arch = {"key": "kubernetes.io/arch", "operator": "In"}
+    listed = [{"matchExpressions": [arch | {"values": names}]} for names in terms]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": listed}}}
 
 
-BOTH = frozenset({"x86_64", "aarch64"})
 ARM = Machine(online=0b11, cores=(1, 2), architecture="aarch64")
 
 
@@ -223,15 +202,15 @@ ARM = Machine(online=0b11, cores=(1, 2), architecture="aarch64")
     ("placed", "facts", "expected"),
     [
         ({}, Facts(architectures=frozenset({"aarch64"})), "aarch64"),
-        ({}, Facts(architectures=BOTH), None),
+        ({}, MIXED, None),
         ({}, Facts(), None),
-        ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Facts(architectures=BOTH), "aarch64"),
+        ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, MIXED, "aarch64"),
         ({"nodeSelector": {"kubernetes.io/arch": "amd64"}}, Facts(), "x86_64"),
-        ({"affinity": required(["amd64"], ["amd64"])}, Facts(architectures=BOTH), "x86_64"),
-        ({"affinity": required(["amd64"], ["arm64"])}, Facts(architectures=BOTH), None),
-        ({"affinity": required(["amd64", "arm64"])}, Facts(architectures=BOTH), None),
-        ({"nodeName": "n1"}, Facts(architectures=BOTH, machines={"n1": ARM}), "aarch64"),
-        ({"nodeName": "n2"}, Facts(architectures=BOTH, machines={"n1": ARM}), None),
+        ({"affinity": required(["amd64"], ["amd64"])}, MIXED, "x86_64"),
+        ({"affinity": required(["amd64"], ["arm64"])}, MIXED, None),
+        ({"affinity": required(["amd64", "arm64"])}, MIXED, None),
+        ({"nodeName": "n1"}, replace(MIXED, machines={"n1": ARM}), "aarch64"),
+        ({"nodeName": "n2"}, replace(MIXED, machines={"n1": ARM}), None),
     ],
 )
 def test_the_architecture_is_the_nodes_the_pods_wish_or_the_only_one(placed, facts, expected):
@@ -239,9 +218,6 @@ def test_the_architecture_is_the_nodes_the_pods_wish_or_the_only_one(placed, fac
     if expected is None:
         assert [reason for reason, _ in withheld(decision)] == [SkipReason.ARCHITECTURE_UNKNOWN]
     assert shim_items(patched) == (SHIM.items[expected] if expected else None)
-
-
-# --- a second look --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -264,14 +240,6 @@ def test_a_door_that_stood_open_closes_with_the_label_and_a_policy():
     assert mounted(again) == {"serve": []}
 
 
-def test_a_copy_that_is_opted_out_has_nothing_of_the_door():
-    theirs = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
-    obj = pod(container(**theirs), volumes=[{"name": "d", "emptyDir": {}}], annotations={}, labels={})
-    patched, _ = inject(obj)
-    restored, _ = inject(patched, opt_in="disabled")
-    assert restored["spec"] == {**obj["spec"], "containers": [{**obj["spec"]["containers"][0]}]}
-
-
 def test_mounts_of_ours_that_somebody_has_bent_are_made_right():
     patched, _ = inject(pod())
     bent = copy.deepcopy(patched)
@@ -279,9 +247,6 @@ def test_mounts_of_ours_that_somebody_has_bent_are_made_right():
     mounts[1]["subPath"] = "python"
     mounts.append(dict(mounts[1]))
     assert inject(bent)[0] == patched
-
-
-# --- counts ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spec", [{}, {"shim": "None"}])

@@ -1,9 +1,5 @@
 """Which literals a container gets, whose volumes stay, and where a shim sends datagrams."""
 
-from __future__ import annotations
-
-import json
-
 import pytest
 from support.injections import inject, withheld
 
@@ -14,6 +10,8 @@ from raddle_operator.injection.injected import literals_of
 from raddle_operator.objects.reasons import SkipReason
 
 LIMITS = {"limits": {"cpu": "4", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
+FROM_SECRET = [{"secretRef": {"name": "s"}}]
+GO = {"runtimes": ["go"]}
 OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
 
 
@@ -46,9 +44,6 @@ def values(patched, name="serve"):
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries(patched, name)}
 
 
-# --- literals -------------------------------------------------------------------------------------------------------
-
-
 def test_what_raddle_sets_as_a_literal_is_listed_beside_it():
     patched, decision = inject(pod(), {"runtimes": ["openmp", "go"]})
     found = values(patched)
@@ -58,10 +53,9 @@ def test_what_raddle_sets_as_a_literal_is_listed_beside_it():
 
 
 def test_a_copy_gets_its_literals_anew():
-    spec = {"runtimes": ["go"]}
-    patched, _ = inject(pod(), spec)
+    patched, _ = inject(pod(), GO)
     patched["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
-    again, _ = inject(patched, spec)
+    again, _ = inject(patched, GO)
     assert values(again)["GOMAXPROCS"] == "2"
     assert [entry["name"] for entry in entries(again)].count("GOMAXPROCS") == 1
 
@@ -77,11 +71,10 @@ def test_a_literal_that_somebody_changed_since_is_theirs():
 
 
 def test_without_the_list_a_literal_is_the_users():
-    spec = {"runtimes": ["go"]}
-    patched, _ = inject(pod(), spec)
+    patched, _ = inject(pod(), GO)
     patched["spec"]["containers"][0]["env"] = [entry for entry in entries(patched) if entry["name"] != env.LITERALS]
     patched["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
-    again, decision = inject(patched, spec)
+    again, decision = inject(patched, GO)
     assert values(again)["GOMAXPROCS"] == "4"
     assert decision.containers[0].kept == ("GOMAXPROCS",)
 
@@ -89,7 +82,7 @@ def test_without_the_list_a_literal_is_the_users():
 @pytest.mark.parametrize(("existing", "expected"), [("Respect", "7"), ("Override", "4")])
 def test_a_variable_that_the_pod_spec_sets_stays_unless_overridden(existing, expected):
     own = [{"name": "GOMAXPROCS", "value": "7"}, {"name": "Z", "value": "z"}]
-    patched, decision = inject(pod(container(env=own)), {"runtimes": ["go"], "existingValues": existing})
+    patched, decision = inject(pod(container(env=own)), {**GO, "existingValues": existing})
     assert values(patched)["GOMAXPROCS"] == expected
     assert [entry["name"] for entry in entries(patched)][:2] == ["GOMAXPROCS", "Z"]
     assert decision.containers[0].kept == (("GOMAXPROCS",) if existing == "Respect" else ())
@@ -97,15 +90,15 @@ def test_a_variable_that_the_pod_spec_sets_stays_unless_overridden(existing, exp
 
 def test_a_variable_that_was_there_empty_is_empty_again():
     obj = pod(container(env=[{"name": "GOMAXPROCS", "value": ""}, {"name": "Z", "value": "z"}]))
-    patched, _ = inject(obj, {"runtimes": ["go"]})
+    patched, _ = inject(obj, GO)
     assert values(patched)["GOMAXPROCS"] == "4"
-    assert opted_out(patched, {"runtimes": ["go"]}) == obj["spec"]
+    assert opted_out(patched, GO) == obj["spec"]
 
 
 @pytest.mark.parametrize(("existing", "given"), [("Respect", False), ("Override", True)])
 def test_with_env_from_there_are_no_literals_unless_the_policy_overrides(existing, given):
-    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
-    patched, decision = inject(obj, {"runtimes": ["go"], "existingValues": existing})
+    obj = pod(container(envFrom=FROM_SECRET))
+    patched, decision = inject(obj, {**GO, "existingValues": existing})
     assert ("GOMAXPROCS" in values(patched)) is given
     # The shim sets it in processes that lack it.
     assert values(patched)[env.LITERALS] == "GOMAXPROCS=4"
@@ -114,8 +107,8 @@ def test_with_env_from_there_are_no_literals_unless_the_policy_overrides(existin
 
 
 def test_with_env_from_and_without_the_shim_nothing_is_listed():
-    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
-    patched, decision = inject(obj, {"runtimes": ["go"]}, door=False)
+    obj = pod(container(envFrom=FROM_SECRET))
+    patched, decision = inject(obj, GO, door=False)
     assert entries(patched) == []
     assert [one.skip.reason for one in decision.containers] == [SkipReason.ENV_FROM_PRESENT]
 
@@ -176,29 +169,21 @@ def test_without_the_shim_javas_options_get_nothing_and_a_reason_says_so():
     assert env.LITERALS not in values(patched)
 
 
-# --- the volume -----------------------------------------------------------------------------------------------------
+OWN_SOURCES = [({"emptyDir": {}}, "/data"), ({"configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle")]
 
 
-OWN_FOLDERS = [
-    ({"name": "raddle-shim", "emptyDir": {}}, "/data"),
-    ({"name": "raddle-shim", "configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle"),
-]
-
-
-@pytest.mark.parametrize(("volume", "path"), OWN_FOLDERS)
+@pytest.mark.parametrize(("source", "path"), OWN_SOURCES)
 @pytest.mark.parametrize("opt_in", ["enabled", "disabled"])
-def test_a_users_own_volume_by_a_name_of_ours_stays(volume, path, opt_in):
-    mount = {"name": volume["name"], "mountPath": path}
+def test_a_users_own_volume_by_a_name_of_ours_stays(source, path, opt_in):
+    volume, mount = {"name": "raddle-shim", **source}, {"name": "raddle-shim", "mountPath": path}
     obj = pod(container(volumeMounts=[mount]), volumes=[volume])
     patched, decision = inject(obj, opt_in=opt_in)
     assert volume in patched["spec"]["volumes"]
-    assert [m for m in patched["spec"]["containers"][0]["volumeMounts"] if m["name"] == volume["name"]] == [mount]
+    assert [m for m in patched["spec"]["containers"][0]["volumeMounts"] if m["name"] == "raddle-shim"] == [mount]
     if opt_in == "enabled":
         assert SkipReason.SHIM_MISSING in [reason for reason, _ in withheld(decision)]
     assert opted_out(patched, {}) == obj["spec"]
 
-
-# --- the node's agent -----------------------------------------------------------------------------------------------
 
 AGENT = "10.96.0.12:8126"
 
@@ -206,11 +191,8 @@ AGENT = "10.96.0.12:8126"
 def test_each_container_is_told_where_its_nodes_agent_is_and_as_whom_to_speak():
     obj = pod(container("a"), container("b"), container("istio-proxy"))
     patched, _ = inject(obj, agent=AGENT)
-    assert {name: values(patched, name).get(env.AGENT) for name in ("a", "b", "istio-proxy")} == {
-        "a": AGENT + "/a",
-        "b": AGENT + "/b",
-        "istio-proxy": None,
-    }
+    addresses = [values(patched, name).get(env.AGENT) for name in ("a", "b", "istio-proxy")]
+    assert addresses == [AGENT + "/a", AGENT + "/b", None]
     assert f"{env.AGENT}={AGENT}/a" in values(patched, "a")[env.LITERALS]
     # What `explain -o wide` shows.
     assert literals_of(patched)["a"][env.AGENT] == AGENT + "/a"
@@ -235,15 +217,3 @@ def test_another_agent_address_takes_the_place_of_the_former_one():
     before, _ = inject(pod(), agent="10.0.0.1:8126")
     after, _ = inject(before, agent=AGENT)
     assert after["spec"] == inject(pod(), agent=AGENT)[0]["spec"]
-
-
-# --- together -------------------------------------------------------------------------------------------------------
-
-
-def test_with_everything_on_a_container_still_grows_by_little():
-    spec = {"runtimes": list(families.NAMES)}
-
-    def size(*containers):
-        return len(json.dumps(inject(pod(*containers), spec)[0], separators=(",", ":")))
-
-    assert size(container("a"), container("b")) - size(container("a")) < 4096

@@ -1,7 +1,5 @@
 """What is to be done for an InferenceTuning: tables over named situations, and what holds in all of them."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -50,12 +48,6 @@ def after(tuned, *rounds, machines=TWO, **more):
     return plan
 
 
-def test_the_first_node_of_a_class_searches():
-    plan = after(tuning_object())
-    assert plan.start == (Start(node="a", attempt=1),)
-    assert states(plan) == {"a": "Pending"}
-
-
 def test_while_it_searches_no_other_node_is_used():
     plan = after(tuning_object(), [run("a", State.RUNNING)])
     assert (plan.start, plan.stop, states(plan)) == ((), (), {"a": "Running"})
@@ -68,10 +60,7 @@ def test_another_node_tries_the_winner_again():
 
 
 def test_a_class_is_decided_when_as_many_nodes_agree_as_were_asked_for_and_the_smallest_gain_counts():
-    done = [
-        run("a", State.MEASURED, outcome=outcome(percent=-12)),
-        run("b", State.MEASURED, outcome=outcome(percent=-9)),
-    ]
+    done = [run(node, State.MEASURED, outcome=outcome(percent=percent)) for node, percent in (("a", -12), ("b", -9))]
     plan = after(tuning_object(), done[:1], done)
     assert plan.classes[0].verdict is Verdict.BETTER
     assert plan.classes[0].decided_by.name == "b"
@@ -88,9 +77,10 @@ def test_a_node_where_the_winner_only_keeps_the_bound_counts_before_those_where_
     assert after(tuning_object(), done[:1], done).classes[0].decided_by.name == "b"
 
 
-def test_one_node_is_enough_where_one_was_asked_for():
+@pytest.mark.parametrize("later", [(), ([],)], ids=["while its Job is there", "when its Job has gone"])
+def test_one_node_is_enough_where_one_was_asked_for_and_its_result_stays_known(later):
     tuned = tuning_object(nodeClasses={"nodesPerClass": 1})
-    plan = after(tuned, [run("a", State.MEASURED, outcome=outcome())])
+    plan = after(tuned, [run("a", State.MEASURED, outcome=outcome())], *later)
     assert (plan.classes[0].verdict, plan.start) == (Verdict.BETTER, ())
 
 
@@ -101,10 +91,8 @@ def test_where_the_plan_stands_nobody_needs_to_try_again(verdict):
 
 
 def test_nodes_that_disagree_decide_nothing():
-    runs = [
-        run("a", State.MEASURED, outcome=outcome()),
-        run("b", State.MEASURED, outcome=outcome(Verdict.NO_DIFFERENCE)),
-    ]
+    no_difference = run("b", State.MEASURED, outcome=outcome(Verdict.NO_DIFFERENCE))
+    runs = [run("a", State.MEASURED, outcome=outcome()), no_difference]
     plan = after(tuning_object(), runs[:1], runs)
     assert plan.classes[0].verdict is Verdict.INCONCLUSIVE
     assert "a found" in plan.classes[0].message
@@ -142,13 +130,7 @@ def of_image(digest):
     return replace(found, key=replace(found.key, image=digest))
 
 
-def test_a_result_stays_known_when_its_job_has_gone():
-    tuned = tuning_object(nodeClasses={"nodesPerClass": 1})
-    plan = after(tuned, [run("a", State.MEASURED, outcome=outcome())], [])
-    assert (plan.classes[0].verdict, plan.start) == (Verdict.BETTER, ())
-
-
-def test_each_class_gets_a_result_of_its_own_one_node_at_a_time():
+def test_the_first_node_of_each_class_searches_one_node_at_a_time():
     machines = {"a": BIG, "b": BIG, "c": SMALL, "d": SMALL}
     plan = after(tuning_object(), machines=machines)
     assert plan.start == (Start(node="a", attempt=1),)
@@ -207,8 +189,6 @@ def test_a_node_whose_job_is_being_deleted_waits_and_says_for_what(generation):
     assert not plan.start
     assert message(plan, "a") == f"job/a-{generation}-1 is being deleted"
 
-
-# --- what goes wrong --------------------------------------------------------------------------------------------------
 
 WAITED_S = NOW_S - START_WITHIN_S
 FAILURES = {
@@ -317,8 +297,6 @@ def test_a_node_that_is_silent_for_a_moment_goes_on():
     plan = decide(tuning_object(), inputs(tuning_object(), known=known, runs=[run("a", State.RUNNING)], nodes=there))
     assert (plan.stop, states(plan), plan.again_s) == ((), {"a": "Running"}, LOST_AFTER_S - 5)
 
-
-# --- what holds in all ------------------------------------------------------------------------------------------------
 
 ENDS = st.sampled_from(
     [

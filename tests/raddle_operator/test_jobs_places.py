@@ -1,7 +1,5 @@
 """Where a tuning's pods can run, and what is measured there."""
 
-from __future__ import annotations
-
 import pytest
 from support.measured import BIG, SMALL, tuning_object
 from support.tunings import IMAGE
@@ -63,12 +61,11 @@ def test_nodes_are_grouped_by_class_and_those_without_a_topology_are_left_out():
 
 
 def test_a_node_is_read():
+    unknown = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2027-01-15T09:00:00Z"}
     obj = {
         "metadata": {"name": "n", "labels": POOL, "creationTimestamp": "2027-01-15T08:00:00Z"},
         "spec": {"unschedulable": True, "taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2027-01-15T09:00:00Z"}]
-        },
+        "status": {"conditions": [unknown]},
     }
     assert node_from_object(obj) == Node(labels=POOL, taints=(TAINT,), cordoned=True, unready_s=1_800_003_600)
     obj["status"]["conditions"][0]["status"] = "True"
@@ -76,17 +73,13 @@ def test_a_node_is_read():
     assert node_from_object({"metadata": obj["metadata"]}).unready_s == 1_800_000_000
 
 
-# --- what is measured -------------------------------------------------------------------------------------------------
-
-
 def serving(**more):
     return objects.container(cpu="2", request="1500m", **{"command": ["serve"], **more})
 
 
 def test_the_named_container_is_measured_under_the_limit_that_is_asked_for():
-    tuned = tuning_object(
-        workload={"kind": "Deployment", "name": "ranker", "container": "serve"}, resources={"limits": {"cpu": "500m"}}
-    )
+    reference = {"kind": "Deployment", "name": "ranker", "container": "serve"}
+    tuned = tuning_object(workload=reference, resources={"limits": {"cpu": "500m"}})
     workload = objects.deployment("ranker", 2, objects.container("proxy"), serving())
     found = template_of(tuned, workload)
     assert found.container["resources"] == {"limits": {"cpu": "500m"}, "requests": {"cpu": "500m"}}

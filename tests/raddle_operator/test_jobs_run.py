@@ -1,7 +1,5 @@
 """What became of a tuning's Job: its and its pod's statuses as the Job controller and kubelets write them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -65,98 +63,43 @@ CASES = {
     "no pod yet": (job(), None, State.NO_POD, "gets no pod"),
     "no room": (job(), pod(conditions=[UNSCHEDULABLE]), State.WAITING, "Unschedulable: Insufficient cpu"),
     "being created": (job(), pod(measured={"state": waiting("PodInitializing")}), State.WAITING, ""),
-    "an image that can't be pulled": (
-        job(),
-        pod(measured={"state": waiting("ImagePullBackOff", "not found")}),
-        State.WAITING,
-        "serve: ImagePullBackOff: not found",
-    ),
+    "an image that can't be pulled": (job(), pod(measured={"state": waiting("ImagePullBackOff", "not found")}),
+     State.WAITING, "serve: ImagePullBackOff: not found"),
     "the tuner's image": (job(), pod(tuner=waiting("ErrImagePull", "denied")), State.WAITING, "tuner: ErrImagePull"),
-    "an image without a shell": (
-        job(),
-        pod(measured={"state": waiting("CrashLoopBackOff"), "lastState": ended("no such file", reason="StartError")}),
-        State.FAILED,
-        "serve: StartError: no such file; the image needs a shell",
-    ),
-    "an init container that fails": (
-        job(condition=BACKOFF),
-        pod(
-            phase="Failed",
-            initContainerStatuses=[{"name": "fetch", "state": ended("no such bucket")}],
-            tuner=waiting("PodInitializing"),
-        ),
-        State.FAILED,
-        "fetch: Error, exit code 1: no such bucket",
-    ),
+    "an image without a shell": (job(), pod(measured={"state": waiting("CrashLoopBackOff"),
+     "lastState": ended("no such file", reason="StartError")}), State.FAILED,
+     "serve: StartError: no such file; the image needs a shell"),
+    "an init container that fails": (job(condition=BACKOFF), pod(phase="Failed",
+     initContainerStatuses=[{"name": "fetch", "state": ended("no such bucket")}], tuner=waiting("PodInitializing")),
+     State.FAILED, "fetch: Error, exit code 1: no such bucket"),
     "at work": (job(), pod(tuner={"running": {"startedAt": TIME}}), State.RUNNING, ""),
     "measured": (job(), pod(tuner=ended(SAID, reason="Completed", code=0)), State.MEASURED, ""),
     "an error": (job(), pod(tuner=ended(to_text(Failed("no model there")))), State.FAILED, "no model there"),
-    "silence": (
-        job(),
-        pod(tuner=ended("Traceback\nKeyError: x")),
-        State.FAILED,
-        f"the tuner said nothing (Error, exit code 1): KeyError: x; see `kubectl logs job/{NAME} -c tuner`",
-    ),
-    "out of memory": (
-        job(),
-        pod(tuner=ended(to_text(Failed("it is gone"))), measured=OOM),
-        State.FAILED,
-        "OOMKilled: the measured container needs more memory",
-    ),
-    "the tuner out of memory": (
-        job(),
-        pod(tuner=ended(reason="OOMKilled", code=137), measured={"state": {"running": {}}}),
-        State.FAILED,
-        "OOMKilled: the tuner, not the measured container",
-    ),
-    "evicted": (
-        job(condition=BACKOFF),
-        pod(phase="Failed", reason="Evicted", message="low on memory", tuner=ended(code=137)),
-        State.DISRUPTED,
-        "Evicted: low on memory",
-    ),
+    "silence": (job(), pod(tuner=ended("Traceback\nKeyError: x")), State.FAILED,
+     f"the tuner said nothing (Error, exit code 1): KeyError: x; see `kubectl logs job/{NAME} -c tuner`"),
+    "out of memory": (job(), pod(tuner=ended(to_text(Failed("it is gone"))), measured=OOM), State.FAILED,
+     "OOMKilled: the measured container needs more memory"),
+    "the tuner out of memory": (job(), pod(tuner=ended(reason="OOMKilled", code=137),
+     measured={"state": {"running": {}}}), State.FAILED, "OOMKilled: the tuner, not the measured container"),
+    "evicted": (job(condition=BACKOFF), pod(phase="Failed", reason="Evicted", message="low on memory",
+     tuner=ended(code=137)), State.DISRUPTED, "Evicted: low on memory"),
     "drained": (job(), pod(tuner=ended(code=143), conditions=[DISRUPTION]), State.DISRUPTED, "EvictionByEvictionAPI"),
-    "drained when all was said": (
-        job(),
-        pod(tuner=ended(SAID, code=0), conditions=[DISRUPTION]),
-        State.MEASURED,
-        "",
-    ),
-    "drained before anything was certain": (
-        job(),
-        pod(tuner=ended(STOPPED), conditions=[DISRUPTION]),
-        State.DISRUPTED,
-        "EvictionByEvictionAPI",
-    ),
-    "deleted before anything was certain": (
-        job(condition=BACKOFF),
-        pod(tuner=ended(STOPPED), deleted=TIME),
-        State.DISRUPTED,
-        "its pod was deleted",
-    ),
-    "too slow, and being ended": (
-        job(condition={**DEADLINE, "type": "FailureTarget"}),
-        pod(tuner={"running": {"startedAt": TIME}}, deleted=TIME),
-        State.RUNNING,
-        "",
-    ),
-    "too slow before anything was certain": (
-        job(condition={**DEADLINE, "type": "FailureTarget"}),
-        pod(tuner=ended(STOPPED), deleted=TIME),
-        State.FAILED,
-        "DeadlineExceeded",
-    ),
+    "drained when all was said": (job(), pod(tuner=ended(SAID, code=0), conditions=[DISRUPTION]), State.MEASURED, ""),
+    "drained before anything was certain": (job(), pod(tuner=ended(STOPPED), conditions=[DISRUPTION]), State.DISRUPTED,
+     "EvictionByEvictionAPI"),
+    "deleted before anything was certain": (job(condition=BACKOFF), pod(tuner=ended(STOPPED), deleted=TIME),
+     State.DISRUPTED, "its pod was deleted"),
+    "too slow, and being ended": (job(condition={**DEADLINE, "type": "FailureTarget"}),
+     pod(tuner={"running": {"startedAt": TIME}}, deleted=TIME), State.RUNNING, ""),
+    "too slow before anything was certain": (job(condition={**DEADLINE, "type": "FailureTarget"}),
+     pod(tuner=ended(STOPPED), deleted=TIME), State.FAILED, "DeadlineExceeded"),
     "refused by the kubelet": (job(), pod(phase="Failed", reason="OutOfcpu"), State.DISRUPTED, "OutOfcpu"),
     "deleted": (job(condition=BACKOFF), None, State.DISRUPTED, "its pod is gone"),
     "too slow": (job(condition=DEADLINE), None, State.FAILED, "DeadlineExceeded"),
-    "complete before its pod is seen to be": (
-        job(condition={"type": "Complete"}),
-        pod(tuner={"running": {"startedAt": TIME}}),
-        State.RUNNING,
-        "",
-    ),
+    "complete before its pod is seen to be": (job(condition={"type": "Complete"}),
+     pod(tuner={"running": {"startedAt": TIME}}), State.RUNNING, ""),
     "being deleted": (job(deletionTimestamp=TIME), pod(tuner=ended(SAID)), State.ENDING, ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -178,14 +121,8 @@ def test_what_was_measured_comes_with_the_image_that_the_node_resolved():
 
 def test_a_job_says_whose_it_is():
     found = job_from_object(job())
-    assert (found.owner, found.tuning, found.node, found.generation, found.attempt) == (
-        "tuning-uid",
-        "ranker",
-        "a",
-        3,
-        2,
-    )
-    assert found.created_s == TIME_S
+    assert (found.owner, found.tuning, found.node) == ("tuning-uid", "ranker", "a")
+    assert (found.generation, found.attempt, found.created_s) == (3, 2, TIME_S)
     assert pod_from_object(pod()).job == found.uid
 
 

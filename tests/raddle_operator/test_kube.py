@@ -33,14 +33,9 @@ PATHS = [
     (k.PODS, "shop", "a", "", "/api/v1/namespaces/shop/pods/a"),
     (k.NODES, "", "n1", "", "/api/v1/nodes/n1"),
     (k.NODES, "ignored", "n1", "", "/api/v1/nodes/n1"),
-    (
-        k.INFERENCE_THREADINGS,
-        "shop",
-        "p",
-        "status",
-        "/apis/raddle.dev/v1alpha1/namespaces/shop/inferencethreadings/p/status",
-    ),
-]
+    (k.INFERENCE_THREADINGS, "shop", "p", "status",
+     "/apis/raddle.dev/v1alpha1/namespaces/shop/inferencethreadings/p/status"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("status", "reason", "expected"), ERRORS)
@@ -84,25 +79,18 @@ async def test_a_token_that_stays_wrong_is_tried_at_most_twice(tmp_path):
     assert len(seen) <= 2
 
 
-async def test_a_refused_connection_is_unavailable(tmp_path):
-    async def handler(_):
-        return web.Response()
-
-    async with answering(handler, tmp_path) as (client, _):
-        await client.close()
-        with pytest.raises(k.Unavailable) as caught:
-            await client.get(k.NODES, "a")
-    assert caught.value.status == 0
-
-
-async def test_an_answer_that_does_not_come_is_unavailable(tmp_path):
+@pytest.mark.parametrize("closed", [True, False], ids=["a client that is closed", "no answer"])
+async def test_an_answer_that_does_not_come_is_unavailable(tmp_path, closed):
     async def handler(request):
         request.transport.abort()
         return web.Response()
 
     async with answering(handler, tmp_path) as (client, _):
-        with pytest.raises(k.Unreachable):
+        if closed:
+            await client.close()
+        with pytest.raises(k.Unavailable if closed else k.Unreachable) as caught:
             await client.get(k.NODES, "a")
+    assert caught.value.status == 0
 
 
 async def test_an_answer_that_breaks_off_is_unavailable_but_somebody_was_reached(tmp_path):

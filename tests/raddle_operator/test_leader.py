@@ -66,10 +66,16 @@ async def stop(task):
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_the_first_candidate_leads_and_writes_what_client_go_writes():
-    leases, work = Leases(), Leading()
-    task = asyncio.create_task(elector(leases, "a").run(work))
+async def leading(candidate):
+    """The work of a candidate that leads, and its task."""
+    work = Leading()
+    task = asyncio.create_task(candidate.run(work))
     await work.began.wait()
+    return work, task
+
+
+async def test_the_first_candidate_leads_and_writes_what_client_go_writes():
+    _, task = await leading(elector(leases := Leases(), "a"))
     spec = leases.lease["spec"]
     assert spec["holderIdentity"] == "a"
     assert spec["leaseDurationSeconds"] == 1
@@ -79,9 +85,7 @@ async def test_the_first_candidate_leads_and_writes_what_client_go_writes():
 
 
 async def test_a_renewal_is_one_request():
-    leases, work = Leases(), Leading()
-    task = asyncio.create_task(elector(leases, "a").run(work))
-    await work.began.wait()
+    _, task = await leading(elector(leases := Leases(), "a"))
     for _ in range(4):
         await leases.stored.get()
     assert leases.looks == 1
@@ -101,23 +105,20 @@ async def test_a_lease_that_was_deleted_is_made_again_and_work_goes_on():
 
 async def test_a_lease_that_is_made_goes_with_its_owner():
     reference = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "raddle-controller", "uid": "u-1"}
-    leases, work = Leases(), Leading()
+    leases = Leases()
 
     async def owners():
         return [reference]
 
-    owned = Elector(leases, namespace="n", name="l", identity="a", timing=QUICK, owners=owners)
-    task = asyncio.create_task(owned.run(work))
-    await work.began.wait()
+    _, task = await leading(Elector(leases, namespace="n", name="l", identity="a", timing=QUICK, owners=owners))
     assert leases.lease["metadata"]["ownerReferences"] == [reference]
     await stop(task)
 
 
 async def test_a_leader_that_stops_releases_and_the_next_one_takes_over_at_once():
-    leases, first, second = Leases(), Leading(), Leading()
+    leases, second = Leases(), Leading()
     slow = Timing(lease_s=60, renew_deadline_s=40, retry_s=0.1)
-    leader = asyncio.create_task(elector(leases, "a", slow).run(first))
-    await first.began.wait()
+    first, leader = await leading(elector(leases, "a", slow))
     follower = asyncio.create_task(elector(leases, "b", slow).run(second))
     await asyncio.sleep(0.3)
     assert not second.running
@@ -129,25 +130,21 @@ async def test_a_leader_that_stops_releases_and_the_next_one_takes_over_at_once(
     await stop(follower)
 
 
-async def test_a_leader_that_cannot_renew_stops_before_anybody_else_may_start():
-    leases, work = Leases(), Leading()
-    candidate = elector(leases, "a")
-    task = asyncio.create_task(candidate.run(work))
-    await work.began.wait()
-    leases.down = True
-    began_s = asyncio.get_running_loop().time()
-    with pytest.raises(LeadershipLostError):
-        await task
-    assert asyncio.get_running_loop().time() - began_s < QUICK.lease_s
+@pytest.mark.parametrize("trouble", [{"down": True}, {"slow_s": 60}], ids=["is down", "hangs"])
+async def test_a_leader_that_cannot_renew_stops_before_anybody_else_may_start(trouble):
+    candidate = elector(leases := Leases(), "a")
+    work, task = await leading(candidate)
+    vars(leases).update(trouble)
+    async with asyncio.timeout(QUICK.lease_s):
+        with pytest.raises(LeadershipLostError):
+            await task
     assert not work.running
     assert not candidate.is_leader
 
 
 async def test_a_short_outage_costs_nothing():
-    leases, work = Leases(), Leading()
-    candidate = elector(leases, "a")
-    task = asyncio.create_task(candidate.run(work))
-    await work.began.wait()
+    candidate = elector(leases := Leases(), "a")
+    work, task = await leading(candidate)
     leases.down = True
     await asyncio.sleep(QUICK.renew_deadline_s / 2)
     leases.down = False
@@ -157,20 +154,8 @@ async def test_a_short_outage_costs_nothing():
     await stop(task)
 
 
-async def test_an_api_server_that_hangs_is_like_one_that_is_down():
-    leases, work = Leases(), Leading()
-    task = asyncio.create_task(elector(leases, "a").run(work))
-    await work.began.wait()
-    leases.slow_s = 60
-    async with asyncio.timeout(QUICK.lease_s):
-        with pytest.raises(LeadershipLostError):
-            await task
-
-
 async def test_a_lease_that_somebody_else_took_ends_the_leader():
-    leases, work = Leases(), Leading()
-    task = asyncio.create_task(elector(leases, "a").run(work))
-    await work.began.wait()
+    _, task = await leading(elector(leases := Leases(), "a"))
     leases._store({**leases.lease, "spec": {**leases.lease["spec"], "holderIdentity": "thief"}})
     with pytest.raises(LeadershipLostError):
         await task

@@ -106,12 +106,9 @@ async def test_what_says_more_than_anybody_asked_for_is_cut_off(tmp_path, monkey
 
 def pod(**status):
     mounts = [{"name": "raddle-shim", "mountPath": "/etc/ld.so.preload"}]
+    annotations = {"plan.raddle.dev/serve": "x", "other/serve": ""}
     return {
-        "metadata": {
-            "name": "app",
-            "namespace": "shop",
-            "annotations": {"plan.raddle.dev/serve": "x", "other/serve": ""},
-        },
+        "metadata": {"name": "app", "namespace": "shop", "annotations": annotations},
         "spec": {"containers": [{"name": "serve", "volumeMounts": mounts}]},
         "status": {"containerStatuses": [{"name": "serve", "state": {"running": {}}}], **status},
     }

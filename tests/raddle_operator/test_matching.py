@@ -1,7 +1,5 @@
 """Exactly one policy governs an opted-in pod, by one sort key."""
 
-from __future__ import annotations
-
 import random
 import time
 
@@ -121,13 +119,15 @@ def test_the_younger_of_two_equals_conflicts_and_the_older_governs():
     assert [(a.name, b.name) for a, b in found] == [("young", "old")]
 
 
-def test_policies_that_select_different_pods_do_not_conflict():
-    policies = Policies([policy("a", app="a"), policy("b", app="b")])
-    assert not list(conflicts({"app": "a"}, "ns", {}, policies))
-
-
-def test_a_pod_that_names_its_policy_makes_no_conflict_among_them():
-    assert not list(conflicts({env.POLICY_LABEL: "a"}, "ns", {}, Policies([policy("a"), policy("b")])))
+@pytest.mark.parametrize(
+    ("labels", "policies"),
+    [
+        ({"app": "a"}, [policy("a", app="a"), policy("b", app="b")]),
+        ({env.POLICY_LABEL: "a"}, [policy("a"), policy("b")]),
+    ],
+)
+def test_policies_that_select_other_pods_and_those_of_a_pod_that_names_one_do_not_conflict(labels, policies):
+    assert not list(conflicts(labels, "ns", {}, Policies(policies)))
 
 
 POLICIES = st.lists(

@@ -4,7 +4,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from raddle_operator.injection.binding import BindingOutcome
 from raddle_operator.kube.informer import CacheState
-from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.webhook.metrics import WebhookMetrics
 
 
@@ -51,13 +50,6 @@ def test_failures_and_outcomes_are_shown_before_the_first():
     assert found["raddle_webhook_certificate_loads_total", (("outcome", "failed"),)] == 0
     for outcome in BindingOutcome:
         assert found["raddle_webhook_bindings_total", (("outcome", outcome),)] == 0
-
-
-def test_what_a_pod_does_not_get_is_counted_by_reason():
-    metrics = WebhookMetrics()
-    metrics.withheld(SkipReason.SHIM_MISSING)
-    assert metrics.value("raddle_webhook_withheld_total", reason="ShimMissing") == 1
-    assert metrics.value("raddle_webhook_withheld_total", reason="DoorOccupied") == 0
 
 
 def test_no_series_says_only_when_another_began():

@@ -1,7 +1,5 @@
 """What an agent tells of its node: as JSON and back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -10,6 +8,8 @@ from support import reports
 
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.reading import SpecError
+
+POOL = {"level": "Kubelet", "containers": [{"processes": [{"pools": [{"lastCpus": {"a": 1}}]}]}]}
 
 
 @given(reports.reports)
@@ -25,10 +25,7 @@ def test_a_report_is_the_same_after_its_way_through_json(report):
         ({"level": "Kubelet", "containers": {}}, "containers"),
         ({"level": "Kubelet", "containers": [{"pod": 1}]}, "containers[0].pod"),
         ({"level": "Kubelet", "containers": [{"quotaCpus": "2"}]}, "containers[0].quotaCpus"),
-        (
-            {"level": "Kubelet", "containers": [{"processes": [{"pools": [{"lastCpus": {"a": 1}}]}]}]},
-            "containers[0].processes[0].pools[0].lastCpus",
-        ),
+        (POOL, "containers[0].processes[0].pools[0].lastCpus"),
         ({"level": "Kubelet", "containers": [{"findings": [{"cause": "Bad"}]}]}, "containers[0].findings[0].cause"),
     ],
 )

@@ -62,12 +62,8 @@ def test_no_field_is_written_that_the_schema_does_not_have(schema):
 
 
 def test_the_counts_are_for_tables():
-    assert to_spec(read_machine(machines.path("2s16c32t")))["counts"] == {
-        "cpus": 32,
-        "cores": 16,
-        "sockets": 2,
-        "numaNodes": 2,
-    }
+    counts = to_spec(read_machine(machines.path("2s16c32t")))["counts"]
+    assert counts == {"cpus": 32, "cores": 16, "sockets": 2, "numaNodes": 2}
 
 
 @pytest.mark.parametrize(("l3_domains", "threads", "cores"), [(16, 2, 128), (32, 2, 128), (2, 2, 128), (16, 1, 256)])
@@ -105,16 +101,10 @@ def test_machines_of_one_shape_share_a_hash_across_boots():
 @pytest.mark.parametrize(
     ("before_mib", "found_mib", "published_mib"),
     [
-        (16000, 15500, 16000),
-        (16000, 17000, 16000),
-        (16000, 14900, 14900),
-        (16000, 32000, 32000),
-        (16000, None, None),
-        (None, 16000, 16000),
-        (0, 16000, 16000),
-        (0, 0, 0),
+        (16000, 15500, 16000), (16000, 17000, 16000), (16000, 14900, 14900), (16000, 32000, 32000),
+        (16000, None, None), (None, 16000, 16000), (0, 16000, 16000), (0, 0, 0),
     ],
-)
+)  # fmt: skip
 def test_a_balloon_in_the_memory_makes_no_other_machine(before_mib, found_mib, published_mib):
     machine = read_machine(machines.path("1s2c2t"))
     before, found = (machine._replace(numa_nodes=(NUMANode(0, 15, mib),)) for mib in (before_mib, found_mib))

@@ -1,7 +1,5 @@
 """The load that agents observe: what they make of reports, when they say something else, and how it is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -22,24 +20,13 @@ STEPS = round(WINDOW_S / EVERY_S)
 
 def process(runs, run_s=None, threads=1, pid=7):
     total_s = None if run_s is None else runs * run_s
-    return Process(
-        pid=pid,
-        command="",
-        threads=9,
-        sessions=(Session(runtime="toy", threads=threads, runs=runs, run_seconds_total=total_s),),
-    )
+    session = Session(runtime="toy", threads=threads, runs=runs, run_seconds_total=total_s)
+    return Process(pid=pid, command="", threads=9, sessions=(session,))
 
 
 def container(*processes, cpus=None, name="resnet-1", policy="InferenceThreading/small"):
-    return Container(
-        namespace="models",
-        pod=name,
-        uid=f"uid-{name}",
-        name="serve",
-        policy=policy,
-        used_cpus=cpus,
-        processes=processes,
-    )
+    names = {"namespace": "models", "pod": name, "uid": f"uid-{name}", "name": "serve", "policy": policy}
+    return Container(**names, used_cpus=cpus, processes=processes)
 
 
 def report(*containers):
@@ -133,13 +120,8 @@ def test_the_processes_and_sessions_of_a_container_are_taken_together_and_contai
         ]
 
     found = watched(Loads(), of, STEPS * 2)
-    assert {
-        name: (one.run_time_us, round(one.request_rate, -1), one.containers) for (_, _, name), one in found.items()
-    } == {
-        "processes": (20_000, 20, 1),
-        "sessions": (20_000, 20, 1),
-        "small": (10_000, 10, 3),
-    }
+    loads = {name: (one.run_time_us, round(one.request_rate, -1), one.containers) for (*_, name), one in found.items()}
+    assert loads == {"processes": (20_000, 20, 1), "sessions": (20_000, 20, 1), "small": (10_000, 10, 3)}
 
 
 def test_a_policys_load_stays_while_its_new_containers_have_none_yet():

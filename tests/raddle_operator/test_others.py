@@ -1,8 +1,6 @@
 """What others have decided about a pod's CPUs: boosts, CPUs that are lent, dedicated ones, and what a pod keeps for its
 other containers. The annotations are those of the projects' own tests and documents, named beside each."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -10,7 +8,7 @@ from support.injections import inject
 
 from assembling import regular
 from cluster import objects
-from raddle.planning.planner import Budget, plan
+from raddle.planning.planner import plan
 from raddle.planning.policy import Policy, PolicyError, from_settings, parse, to_settings
 from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.budget import container_budget, pod_resources
@@ -160,12 +158,6 @@ def test_any_other_reserve_is_refused(value):
         parse({"budget": {"reserve": value}})
 
 
-def test_what_others_say_is_absent_from_a_budget_by_default():
-    assert (Budget().reclaimed, Budget().dedicated) == (False, "")
-
-
-# --- CPUs that a scheduler has chosen, at binding ---------------------------------------------------------------------
-
 # Koordinator, pkg/scheduler/plugins/nodenumaresource/plugin_test.go: what koord-scheduler writes before it binds a pod.
 STATUS = "scheduling.koordinator.sh/resource-status"
 
@@ -173,10 +165,8 @@ STATUS = "scheduling.koordinator.sh/resource-status"
 def bound(status, labels=None, *, cpu="4", annotations=None):
     """What binding puts on a pod of one container, on a node with 16 cores of two threads in two NUMA nodes."""
     container = {**objects.container("serve"), "resources": limit(cpu)}
-    pod = objects.pod(
-        container, labels=labels or {}, annotations={**(annotations or {}), **({STATUS: status} if status else {})}
-    )
-    patched, _ = inject(pod)
+    annotations = {**(annotations or {}), **({STATUS: status} if status else {})}
+    patched, _ = inject(objects.pod(container, labels=labels or {}, annotations=annotations))
     return rebind(patched["metadata"]["annotations"], "node-1", regular(16, 2, numa_nodes=2))
 
 
@@ -192,15 +182,11 @@ def test_the_cpus_that_koordinator_has_chosen_are_planned_with_and_named():
 
 # Koordinator's docs/user-manuals/fine-grained-cpu-orchestration.md: both policies, and what they make of two CPUs on a
 # node whose CPU n has the sibling n + 52. Which CPUs a policy comes to stands in the status; the policy itself is not read.
-@pytest.mark.parametrize(
-    ("policy", "cpuset", "threads"),
-    [("FullPCPUs", "2,18", 1), ("SpreadByPCPUs", "2-3", 2)],
-)
+@pytest.mark.parametrize(("policy", "cpuset", "threads"), [("FullPCPUs", "2,18", 1), ("SpreadByPCPUs", "2-3", 2)])
 def test_how_koordinator_binds_a_pod_counts_by_the_cpus_that_it_comes_to(policy, cpuset, threads):
     spec = {"scheduling.koordinator.sh/resource-spec": json.dumps({"preferredCPUBindPolicy": policy})}
-    found = planned(
-        bound(json.dumps({"cpuset": cpuset}), {"koordinator.sh/qosClass": "LSR"}, cpu="2", annotations=spec)
-    )
+    status, labels = json.dumps({"cpuset": cpuset}), {"koordinator.sh/qosClass": "LSR"}
+    found = planned(bound(status, labels, cpu="2", annotations=spec))
     assert (found["set"]["intraOp"], found["set"]["exclusiveCPUs"]) == (threads, 2)
 
 
@@ -215,16 +201,11 @@ def test_a_pod_that_koordinator_has_bound_without_cpus_of_its_own_shares_the_nod
 @pytest.mark.parametrize(
     ("status", "why"),
     [
-        ('{"cpuset":"900-903"}', "names CPUs that the node does not have"),
-        ('{"cpuset":"0-x"}', "is no CPU list"),
-        ('{"cpuset":7}', "is no CPU list"),
-        ('{"cpuset":""}', ""),
-        ('{"numaNodeResources":[{"node":0}]}', ""),
-        ("[", ""),
-        ("[" * 5000, ""),
-        ('{"cpuset":"' + "0," * 9000 + '0"}', ""),
+        ('{"cpuset":"900-903"}', "names CPUs that the node does not have"), ('{"cpuset":"0-x"}', "is no CPU list"),
+        ('{"cpuset":7}', "is no CPU list"), ('{"cpuset":""}', ""), ('{"numaNodeResources":[{"node":0}]}', ""),
+        ("[", ""), ("[" * 5000, ""), ('{"cpuset":"' + "0," * 9000 + '0"}', ""),
     ],
-)
+)  # fmt: skip
 def test_a_choice_that_can_not_be_read_changes_no_number_and_is_named_where_it_is_one(status, why):
     found, without = bound(status), bound("")
     assert found.outcome is BindingOutcome.NODE_SPECIFIC

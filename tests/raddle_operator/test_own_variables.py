@@ -1,7 +1,5 @@
 """A policy's own variables: numbers of the plan under names of counts, and never in the place of a reference."""
 
-from __future__ import annotations
-
 import pytest
 from support.injections import inject, withheld
 
@@ -65,20 +63,10 @@ REFUSED = {
     "Raddle's": ({"RADDLE_THREADS": "1"}, "no word of rights"),
     "rights": ({"WORKER_ALLOW_ROOT": "1"}, "no word of rights"),
     "a switch": ({"DEBUG_WORKERS": "1"}, "no word of rights"),
-    **{
-        name: ({name: "1"}, "a name: in capitals")
-        for name in (
-            *("UWSGI_WORKER_EXEC", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "NUMBA_THREADING_LAYER", "TF_GPU_THREAD_MODE"),
-            *("VLLM_CPU_OMP_THREADS_BIND", "PROMETHEUS_MULTIPROC_DIR", "WORKER_CLASS", "WORKER_HOST", "WORKER_PORTS"),
-            *(
-                "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-                "UVICORN_LIMIT_CONCURRENCY",
-                "POOLTOKENS",
-                "USE_CPU",
-                "OMP_THREAD_LIMIT",
-            ),
-        )
-    },
+    **{name: ({name: "1"}, "a name: in capitals") for name in (*("UWSGI_WORKER_EXEC", "GOMP_CPU_AFFINITY",
+     "OMP_PROC_BIND", "NUMBA_THREADING_LAYER", "TF_GPU_THREAD_MODE"), *("VLLM_CPU_OMP_THREADS_BIND",
+     "PROMETHEUS_MULTIPROC_DIR", "WORKER_CLASS", "WORKER_HOST", "WORKER_PORTS"), *("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+     "UVICORN_LIMIT_CONCURRENCY", "POOLTOKENS", "USE_CPU", "OMP_THREAD_LIMIT"))},
     "small letters": ({"server_threads": "1"}, "in capitals"),
     "too long": ({"THREADS_" + "X" * 60: "1"}, "in capitals"),
     "a family's": ({"NUMBA_NUM_THREADS": "1"}, "left to runtimes, where a family has it: numba"),
@@ -90,7 +78,7 @@ REFUSED = {
     "too many": ({f"N{n}_THREADS": "1" for n in range(9)}, "at most 8"),
     "processes without their number": ({"WEB_CONCURRENCY": "{workers}"}, "with budget.workersPerContainer"),
     "no mapping": (["SERVER_THREADS"], "a mapping"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

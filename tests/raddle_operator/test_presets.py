@@ -1,7 +1,5 @@
 """Known servers are recognised by whole names, and get what their row says; the policy and the pod spec count before it."""
 
-from __future__ import annotations
-
 import pytest
 from support.injections import decide, inject
 

@@ -1,7 +1,5 @@
 """`raddle presets` shows what the webhook goes by, as a table, one row whole, and data."""
 
-from __future__ import annotations
-
 import json
 
 import yaml

@@ -1,7 +1,5 @@
 """Quantities are read as the API server reads them."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

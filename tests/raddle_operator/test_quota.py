@@ -69,12 +69,8 @@ def test_two_groups_at_once_do_not_share_a_name():
 
 def test_the_command_enters_the_group_before_the_program_starts(tmp_path):
     group = quota.Group(version=2, paths=(tmp_path,))
-    printed = subprocess.run(
-        group.command([sys.executable, "-c", "import os, sys; print(os.getpid(), *sys.argv[1:])", "a b", "$c"]),
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split(maxsplit=1)
+    command = group.command([sys.executable, "-c", "import os, sys; print(os.getpid(), *sys.argv[1:])", "a b", "$c"])
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split(maxsplit=1)
     assert (tmp_path / "cgroup.procs").read_text().strip() == printed[0]
     assert printed[1].strip() == "a b $c"
 
@@ -115,12 +111,8 @@ def test_v2_counters_of_a_group_that_never_had_a_quota_are_zero(tmp_path):
 def test_where_no_group_can_be_made_the_reason_is_said():
     # Imported while still root: the interpreter may lie where others can't read.
     code = "from raddle_operator.local import quota; import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
-    told = subprocess.run(
-        [sys.executable, "-c", f"{code}; print(quota.available())"],
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    command = [sys.executable, "-c", f"{code}; print(quota.available())"]
+    there = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    told = subprocess.run(command, env=there, check=True, capture_output=True, text=True).stdout
     assert told.startswith("no CPU quota: ")
     assert "Permission denied" in told or "Read-only" in told or "no cgroup cpu controller" in told

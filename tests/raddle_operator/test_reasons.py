@@ -183,9 +183,8 @@ async def test_an_event_has_the_reason_of_the_condition(reason):
     recorder = Recorder(server, controller="raddle.dev/controller", instance="me")
     record = read_policy(INFERENCE_THREADINGS, with_times(webhooks.policy()))
     wanted = policy_status(record, now_s=1_800_000_000, **CONDITIONS[reason])
-    await StatusWriter(server, recorder, interval_s=0).write(
-        INFERENCE_THREADINGS, ("models", "fast"), "uid", record.status, wanted
-    )
+    writer = StatusWriter(server, recorder, interval_s=0)
+    await writer.write(INFERENCE_THREADINGS, ("models", "fast"), "uid", record.status, wanted)
     while not recorder._queue.empty():
         await recorder.write(recorder._queue.get_nowait())
     assert reason in [item["reason"] for item in wanted["conditions"]]

@@ -121,12 +121,8 @@ async def test_the_report_of_one_node_is_whole(tmp_path):
 
 def test_a_table_loses_nothing_by_the_sum_of_a_containers_pools():
     two = nodereports.sixteen().processes + nodereports.sixteen().processes
-    whole = nodereports.report(
-        "n1",
-        nodereports.sixteen(processes=two),
-        nodereports.container("none", processes=()),
-        nodereports.container("b"),
-    )
+    others = (nodereports.container("none", processes=()), nodereports.container("b"))
+    whole = nodereports.report("n1", nodereports.sixteen(processes=two), *others)
     found = Reports(by_node={"n1": whole}), Reports(by_node={"n1": reports.summed(whole)})
     assert rows.pods(rows.seen(found[1]), "delay") == rows.pods(rows.seen(found[0]), "delay")
     assert rows.summed(found[1], {}) == rows.summed(found[0], {})

@@ -27,29 +27,21 @@ def test_fitting_is_the_same_both_ways(one, other):
 
 
 OTHERS = {
-    "model": (
-        {"model": "sha256:" + "77" * 32},
-        "the model is sha256:777777777777, it was tuned for sha256:5e5e5e5e5e5e",
-    ),
-    "image": (
-        {"image": "sha256:" + "77" * 32},
-        "the image is sha256:777777777777, it was tuned for sha256:1a1a1a1a1a1a",
-    ),
+    "model": ({"model": "sha256:" + "77" * 32},
+     "the model is sha256:777777777777, it was tuned for sha256:5e5e5e5e5e5e"),
+    "image": ({"image": "sha256:" + "77" * 32},
+     "the image is sha256:777777777777, it was tuned for sha256:1a1a1a1a1a1a"),
     "limit": ({"limit_cpus": 1.0}, "the CPU limit is 1 CPU, it was tuned for 2 CPUs"),
     "no limit": ({"limit_cpus": None}, "the CPU limit is no limit, it was tuned for 2 CPUs"),
     "exclusive CPUs": ({"exclusive": True}, "the CPU limit is 2 exclusive CPUs, it was tuned for 2 CPUs"),
     "runtime": ({"runtime": "torch", "runtime_version": "2.9.0"}, "the runtime is torch, it was tuned for onnxruntime"),
     "version": ({"runtime_version": "1.30.1"}, "onnxruntime is 1.30.1, it was tuned for 1.29.0"),
-    "objective": (
-        {"objective": Objective(kind=Kind.THROUGHPUT)},
-        "the objective is Throughput, it was tuned for Latency",
-    ),
-    "rate": (
-        {"objective": replace(KEY.objective, rate=80.0)},
-        "the rate is 80 requests/s, it was tuned for 50 requests/s",
-    ),
+    "objective": ({"objective": Objective(kind=Kind.THROUGHPUT)},
+     "the objective is Throughput, it was tuned for Latency"),
+    "rate": ({"objective": replace(KEY.objective, rate=80.0)},
+     "the rate is 80 requests/s, it was tuned for 50 requests/s"),
     "bound": ({"objective": replace(KEY.objective, p99_ms=10.0)}, "the bound of p99 is 10 ms, it was tuned for 20 ms"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "reason"), OTHERS.values(), ids=OTHERS)

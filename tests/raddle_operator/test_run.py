@@ -1,7 +1,5 @@
 """`raddle run`: what it decides is what `raddle plan` decides, and a real program has it, is it, and leaves nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -80,9 +78,6 @@ def variables(text):
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-# --- what it decides ------------------------------------------------------------------------------------------------
-
-
 def test_the_variables_are_those_that_raddle_plan_writes_into_a_pod(machine, tmp_path):
     (tmp_path / "pod.yaml").write_text(POD)
     planned = CliRunner().invoke(main, ["plan", "-f", str(tmp_path / "pod.yaml"), "--machine", machine, "-o", "yaml"])
@@ -147,9 +142,6 @@ def test_bad_input_is_named_and_starts_nothing(arguments, stdin, said):
     assert said in result.output
 
 
-# --- the program ----------------------------------------------------------------------------------------------------
-
-
 def test_the_program_has_this_environment_and_what_was_decided_and_nothing_else(temporary):
     before = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), "a.b": "1", "BASH_FUNC_f%%": "() {  :\n}", "_": "x"}
     given = run.container("1", run._policy(()), Path("/")).variables
@@ -187,13 +179,8 @@ def test_the_exit_status_is_the_programs(command, status, prefixed, temporary):
 
 
 def test_a_closed_pipe_ends_the_program_as_it_would_without(temporary):
-    done = subprocess.run(
-        ["bash", "-c", f"{RADDLE} run --limit 1 -- sh -c 'yes; :' | head -1; echo ${{PIPESTATUS[0]}}"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    command = ["bash", "-c", f"{RADDLE} run --limit 1 -- sh -c 'yes; :' | head -1; echo ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     # Had the pipe's signal been ignored, `yes` would complain.
     assert done.stderr == ""
 
@@ -266,8 +253,6 @@ def test_what_a_program_writes_into_a_folder_of_opt_stays(tmp_path):
         folder.rmdir()
 
 
-# --- signals --------------------------------------------------------------------------------------------------------
-
 COUNTS_SIGNALS = """
 import signal, sys, time
 came = []
@@ -303,12 +288,8 @@ def test_a_signal_that_is_sent_to_us_reaches_the_program_once(number, temporary)
 
 def test_ctrl_c_at_the_terminal_reaches_the_program_once_and_we_wait_for_it(temporary):
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        ["setsid", "--ctty", RADDLE, "run", "--limit", "1", "--", sys.executable, "-c", COUNTS_SIGNALS],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    command = ["setsid", "--ctty", RADDLE, "run", "--limit", "1", "--", sys.executable, "-c", COUNTS_SIGNALS]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     read = lambda: os.read(ours, 4096).decode()  # noqa: E731
     until(read, "ready")
@@ -333,9 +314,6 @@ def test_a_program_that_ctrl_c_ends_is_told_of_as_a_shell_would(temporary):
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert not list(temporary.iterdir())
-
-
-# --- where this machine can't ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -405,13 +383,9 @@ def test_who_is_not_root_runs_it_too_with_what_can_be_had(temporary, tmp_path):
     delivery.write(str(folder))
     for above in (tmp_path, *list(tmp_path.parents)[:3]):
         above.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, env=there, check=False, capture_output=True, text=True)
     assert done.stdout, done.stderr
     uid, *lines = done.stdout.splitlines()
     assert uid == "65534", done
@@ -442,9 +416,6 @@ def test_there_is_no_scope_where_systemd_does_not_answer(tmp_path, monkeypatch):
     (tmp_path / "systemd-run").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "systemd-run").chmod(0o755)
     assert quota.scope(0.5) == ()
-
-
-# --- docker ---------------------------------------------------------------------------------------------------------
 
 
 def test_dockers_flags_name_files_that_are_there_and_stay_the_same(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """The summary of what runs on a node: what it says, when it changes, and when it is written."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -28,9 +26,8 @@ def finding(cause=Cause.CODE_SETS_IT, detail="16 threads, 2 were planned"):
 
 
 def container(*findings, name="resnet-1", policy="InferenceThreading/small"):
-    return Container(
-        namespace="models", pod=name, uid=f"uid-{name}", name="serve", policy=policy, findings=tuple(findings)
-    )
+    names = {"namespace": "models", "pod": name, "uid": f"uid-{name}", "name": "serve"}
+    return Container(**names, policy=policy, findings=tuple(findings))
 
 
 def report(*containers):
@@ -61,25 +58,18 @@ def test_containers_are_counted_by_policy_and_cause_and_the_worst_named():
         SMALL: Counts(containers=2, drifted=1, causes=((Cause.CODE_SETS_IT, 1), (Cause.RESIZED, 1))),
         ALL: Counts(containers=1, drifted=1, causes=((Cause.OVERSUBSCRIBED, 1),)),
     }
-    assert [(one.pod, one.cause) for one in said.worst] == [
-        ("bert-1", Cause.OVERSUBSCRIBED),
-        ("resnet-1", Cause.CODE_SETS_IT),
-    ]
+    worst = [(one.pod, one.cause) for one in said.worst]
+    assert worst == [("bert-1", Cause.OVERSUBSCRIBED), ("resnet-1", Cause.CODE_SETS_IT)]
 
 
 @pytest.mark.parametrize(
     "reference",
     [
-        "InferenceThreading/theirs/small",
-        "InferenceThreading/a/b/c",
-        "InferenceThreading/models//small",
-        "ClusterInferenceThreading/models/all",
-        "InferenceThreading/" + "x" * 400,
-        "InferenceThreading/a b",
-        "Pod/small",
-        "small",
+        "InferenceThreading/theirs/small", "InferenceThreading/a/b/c", "InferenceThreading/models//small",
+        "ClusterInferenceThreading/models/all", "InferenceThreading/" + "x" * 400, "InferenceThreading/a b",
+        "Pod/small", "small",
     ],
-)
+)  # fmt: skip
 def test_a_reference_that_no_webhook_writes_counts_for_nobody_and_spoils_nothing(reference):
     one = [container(finding()), container(finding(), name="bad", policy=reference)]
     said = after(one, one)
@@ -183,9 +173,6 @@ def test_containers_of_one_cause_are_named_in_the_order_of_their_names():
     assert [one.pod for one in sorted(found, key=running.by_harm)] == ["b", "c", "a"]
 
 
-# --- written ----------------------------------------------------------------------------------------------------------
-
-
 class Server:
     """Keeps what is applied; `drops` is a server whose schema does not know the field yet."""
 
@@ -211,17 +198,17 @@ class Clock:
         return self.now_s
 
 
-def writer(server, clock, *taken):
-    """A writer that has taken this report as often as it takes to tell of it."""
+def writing(*taken, **server):
+    """A server, a clock, and a writer that has taken this report as often as it takes to tell of it."""
+    server, clock = Server(**server), Clock()
     made = SummaryWriter(server, "/apis/t/n1", "n1", Backoff(1, 60), every_s=10, now_s=clock)
     for one in taken * 2:
         made.take(one)
-    return made
+    return server, clock, made
 
 
 def test_the_first_summary_is_written_and_then_nothing_while_nothing_changes():
-    server, clock = Server(), Clock()
-    made = writer(server, clock)
+    server, clock, made = writing()
     for _ in range(5):
         made.take(report(container()))
         made.write(server.live)
@@ -231,8 +218,7 @@ def test_the_first_summary_is_written_and_then_nothing_while_nothing_changes():
 
 
 def test_a_change_that_comes_soon_after_a_write_waits():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report(container()))
+    server, clock, made = writing(report(container()))
     assert made.write(server.live) == 10
     made.take(report(container(), container(name="b")))
     clock.now_s += 4
@@ -243,8 +229,7 @@ def test_a_change_that_comes_soon_after_a_write_waits():
 
 
 def test_what_somebody_else_has_taken_away_is_written_again():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report())
+    server, clock, made = writing(report())
     made.write(server.live)
     clock.now_s += 60
     made.write({"status": {}})
@@ -252,9 +237,8 @@ def test_what_somebody_else_has_taken_away_is_written_again():
 
 
 def test_an_agent_that_no_longer_looks_takes_its_summary_away():
-    server, clock = Server(), Clock()
+    server, _, made = writing()
     server.live["status"]["running"] = {"policies": []}
-    made = writer(server, clock)
     assert made.write(server.live) is None
     made.give_up()
     made.write(server.live)
@@ -263,8 +247,7 @@ def test_an_agent_that_no_longer_looks_takes_its_summary_away():
 
 
 def test_a_server_that_does_not_know_the_field_yet_is_not_written_to_again_and_again():
-    server, clock = Server(drops=True), Clock()
-    made = writer(server, clock, report(container()))
+    server, clock, made = writing(report(container()), drops=True)
     for _ in range(5):
         made.write(server.live)
         clock.now_s += 60
@@ -272,8 +255,7 @@ def test_a_server_that_does_not_know_the_field_yet_is_not_written_to_again_and_a
 
 
 def test_a_look_that_failed_changes_nothing():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report(container()))
+    server, clock, made = writing(report(container()))
     made.write(server.live)
     made.take(None)
     clock.now_s += 60
@@ -282,8 +264,7 @@ def test_a_look_that_failed_changes_nothing():
 
 
 def test_nothing_is_written_before_the_object_is_there_and_a_refusal_is_tried_again_later():
-    server, clock = Server(), Clock()
-    made = writer(server, clock, report())
+    server, clock, made = writing(report())
     assert made.write(None) is None
     server.fails = True
     wait_s = made.write(server.live)

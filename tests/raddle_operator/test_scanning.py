@@ -1,7 +1,5 @@
 """From a pod to a row: which runtime it runs, its threads now, what they should be, why, and what mends it."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -19,7 +17,7 @@ from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.scanning import measured
-from raddle_operator.scanning.look import Cause, Cluster, Drifted, Node, look, workload
+from raddle_operator.scanning.assess import Cause, Cluster, Drifted, Node, assess, workload
 from raddle_operator.scanning.measured import Usage
 from raddle_operator.scanning.rows import Gathered, to_document, totals
 
@@ -47,7 +45,7 @@ def pod(*containers, node="n", **metadata):
 
 
 def seen(obj, where=None):
-    return next(look(pod(obj), where or cluster()), None)
+    return next(assess(pod(obj), where or cluster()), None)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +121,14 @@ def test_a_fixed_number_is_a_finding_below_it_and_its_advice_the_fix():
 )  # fmt: skip
 def test_a_value_that_may_harm_a_server_is_no_command_and_its_fix_says_so(obj, says):
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat", "uid": "u", "controller": True}
-    (found,) = look(pod(obj, ownerReferences=[owner]), cluster())
+    (found,) = assess(pod(obj, ownerReferences=[owner]), cluster())
     assert found.is_finding
     assert (found.fix.command, says in found.fix.text) == ("", True)
 
 
 def test_a_command_is_one_whatever_a_manifest_names():
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a b", "uid": "u", "controller": True}
-    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner], namespace="n;id"), cluster())
+    (found,) = assess(pod(container("ollama/ollama"), ownerReferences=[owner], namespace="n;id"), cluster())
     assert found.fix.command == "kubectl set env -n 'n;id' 'statefulset/a b' -c serve LLAMA_ARG_THREADS=2"
 
 
@@ -142,15 +140,15 @@ def test_the_nodes_cores_count_where_they_are_known():
 
 def test_the_fix_is_a_command_for_what_can_be_changed():
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat", "uid": "u", "controller": True}
-    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner]), cluster())
+    (found,) = assess(pod(container("ollama/ollama"), ownerReferences=[owner]), cluster())
     assert found.fix.command == "kubectl set env -n ns statefulset/chat -c serve LLAMA_ARG_THREADS=2"
     assert seen(container("ollama/ollama")).fix.command == ""
 
 
 def test_pods_without_a_node_and_broken_ones_are_left_out():
-    assert not list(look(pod(container("ollama/ollama"), node=""), cluster()))
-    assert not list(look({"metadata": {}, "spec": {"containers": 3}}, cluster()))
-    assert list(look(pod(container("ollama/ollama"), node=""), cluster(assumed=Node(8))))
+    assert not list(assess(pod(container("ollama/ollama"), node=""), cluster()))
+    assert not list(assess({"metadata": {}, "spec": {"containers": 3}}, cluster()))
+    assert list(assess(pod(container("ollama/ollama"), node=""), cluster(assumed=Node(8))))
 
 
 POLICY = policy_from_object(objects.policy("fast", "ns"))
@@ -158,25 +156,25 @@ POLICY = policy_from_object(objects.policy("fast", "ns"))
 
 def test_what_a_policy_governs_and_no_webhook_has_met_is_an_older_pod():
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "chat", "uid": "u", "controller": True}
-    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner]), cluster(Policies([POLICY])))
+    (found,) = assess(pod(container("ollama/ollama"), ownerReferences=[owner]), cluster(Policies([POLICY])))
     assert (found.cause, found.governed_by) == (Cause.OLDER, "InferenceThreading/fast")
     assert found.fix.command == "kubectl rollout restart -n ns daemonset/chat"
 
 
 def test_what_a_policy_leaves_alone_is_a_finding_also_in_a_manifest():
-    (found,) = look(pod(container("vllm/vllm-openai-cpu")), cluster(Policies([POLICY]), created=False))
+    (found,) = assess(pod(container("vllm/vllm-openai-cpu")), cluster(Policies([POLICY]), created=False))
     assert (found.cause, found.threads) == (Cause.NODE_CPUS, 64)
 
 
 def test_a_count_that_the_pod_spec_keeps_is_the_users():
     injected, _ = inject(pod(container(env=[variable("OMP_NUM_THREADS", "16")])))
-    (found,) = look(injected, cluster(Policies([POLICY])))
+    (found,) = assess(injected, cluster(Policies([POLICY])))
     assert (found.cause, found.threads, found.fix.short) == (Cause.SET, 16, "OMP_NUM_THREADS=1")
 
 
 def test_where_a_policy_states_a_load_and_nothing_is_measured_its_model_says_the_cost():
     stated = policy_from_object(objects.policy("fast", "ns", load={"runTime": "20ms"}))
-    (part,) = Gathered().add(look(pod(container("nvidia/tritonserver")), cluster(Policies([stated]))))
+    (part,) = Gathered().add(assess(pod(container("nvidia/tritonserver")), cluster(Policies([stated]))))
     assert part.seen.expected.throttled_share > 0.5
     assert 0 < part.gives_back_cpus == part.seen.expected.gives_back_cpus <= 2
     part.add(Usage(1.0, 100, 10))
@@ -184,7 +182,7 @@ def test_where_a_policy_states_a_load_and_nothing_is_measured_its_model_says_the
 
 
 def test_a_manifest_that_a_policy_governs_fits():
-    (found,) = look(pod(container("ollama/ollama")), cluster(Policies([POLICY]), created=False))
+    (found,) = assess(pod(container("ollama/ollama")), cluster(Policies([POLICY]), created=False))
     assert (found.cause, found.threads) == (Cause.FITS, 2)
 
 
@@ -192,17 +190,19 @@ def test_a_manifest_that_a_policy_governs_fits():
 def test_what_raddle_has_given_values_fits_until_the_limit_changes(image):
     obj = pod(container(image))
     injected, _ = inject(obj)
-    (found,) = look(injected, cluster(Policies([POLICY])))
+    (found,) = assess(injected, cluster(Policies([POLICY])))
     assert (found.cause, found.threads, found.planned) == (Cause.FITS, 2, 2)
     injected["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "1"
-    (found,) = look(injected, cluster(Policies([POLICY])))
+    (found,) = assess(injected, cluster(Policies([POLICY])))
     assert (found.threads, found.planned, found.cause) == (2, 1, Cause.STALE)
 
 
 @pytest.mark.parametrize("cause", nodereport.Cause)
 def test_each_cause_that_an_agent_tells_is_a_finding_with_its_fix(cause):
     finding = nodereport.Finding(cause=cause, detail="seen", fix="mend it")
-    (found,) = look(pod(container("ollama/ollama"), uid="u"), cluster(drifted={("u", "serve"): Drifted(finding, None)}))
+    (found,) = assess(
+        pod(container("ollama/ollama"), uid="u"), cluster(drifted={("u", "serve"): Drifted(finding, None)})
+    )
     assert (str(found.cause), found.threads, found.fix.short) == (cause, 64, "mend it")
     assert found.is_finding
     assert found.is_from_agent
@@ -233,7 +233,7 @@ def test_a_workload_is_told_by_its_pod(owner, labels, name):
 def gathered(*images_and_pods):
     found = Gathered()
     for image, cpu, count in images_and_pods:
-        found.add(look(pod(container(image, cpu=cpu), name=image.replace("/", "-")), cluster()), count)
+        found.add(assess(pod(container(image, cpu=cpu), name=image.replace("/", "-")), cluster()), count)
     return found
 
 
@@ -249,7 +249,7 @@ def test_pods_of_one_workload_are_one_row_and_the_most_saved_comes_first():
 def test_a_pod_with_two_containers_to_be_mended_is_one_pod():
     two = pod(container("ollama/ollama"), {**container("ollama/ollama"), "name": "other"})
     gathered = Gathered()
-    gathered.add(look(two, cluster()), pods=3)
+    gathered.add(assess(two, cluster()), pods=3)
     (found,) = totals(gathered.rows())
     assert (found.findings, found.pods) == (2, 3)
 
@@ -258,7 +258,7 @@ def test_pods_on_different_nodes_are_a_range_and_the_worst_is_told():
     found = Gathered()
     where = Cluster(policies=NOBODY, namespaces={}, nodes={"small": Node(8), "large": Node(64)})
     for node in ("small", "large"):
-        found.add(look(pod(container("ollama/ollama"), node=node), where))
+        found.add(assess(pod(container("ollama/ollama"), node=node), where))
     (row,) = found.rows()
     assert (row.node_cpus, row.threads, row.planned) == ((8, 64), (8, 64), (2, 2))
     assert row.seen.threads == 64
@@ -267,7 +267,7 @@ def test_pods_on_different_nodes_are_a_range_and_the_worst_is_told():
 def test_what_was_measured_takes_the_place_of_the_limit():
     found = Gathered()
     for usage in (Usage(1.0, 100, 80), Usage(0.5, 100, 40), None):
-        (part,) = found.add(look(pod(container("ollama/ollama", cpu="4")), cluster()))
+        (part,) = found.add(assess(pod(container("ollama/ollama", cpu="4")), cluster()))
         if usage is not None:
             part.add(usage)
     (row,) = found.rows()

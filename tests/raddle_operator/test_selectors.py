@@ -1,7 +1,5 @@
 """Label selectors match as Kubernetes' own do."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest
@@ -74,19 +72,10 @@ def test_any_json_is_a_selector_or_a_selector_error(selector):
     [
         ({}, ""),
         ({"matchLabels": {"app": "web", "tier": "front"}}, "app=web,tier=front"),
-        (
-            {
-                "matchLabels": {"app": "web"},
-                "matchExpressions": [
-                    {"key": "a", "operator": "In", "values": ["x", "y"]},
-                    {"key": "b", "operator": "NotIn", "values": ["z"]},
-                    {"key": "c", "operator": "Exists"},
-                    {"key": "d", "operator": "DoesNotExist"},
-                ],
-            },
-            "app=web,a in (x,y),b notin (z),c,!d",
-        ),
+        ({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["x", "y"]},
+         {"key": "b", "operator": "NotIn", "values": ["z"]}, {"key": "c", "operator": "Exists"}, {"key": "d",
+         "operator": "DoesNotExist"}]}, "app=web,a in (x,y),b notin (z),c,!d"),
     ],
-)
+)  # fmt: skip
 def test_a_selector_is_the_query_of_a_list(selector, query):
     assert to_query(selector) == query

@@ -1,7 +1,5 @@
 """Objects are read into values; what can't be read is named by its path."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest
@@ -69,14 +67,8 @@ def test_a_policy_that_states_its_load_is_not_planned_with_the_observed_one():
 @pytest.mark.parametrize(
     "status",
     [
-        None,
-        "late",
-        {},
-        {"load": "much"},
-        {"load": {}},
-        {"load": {**SEEN, "runTime": "33"}},
-        {"load": {**SEEN, "requestsPerSecond": 0}},
-        {"load": {**SEEN, "containers": 0}},
+        *(None, "late", {}, {"load": "much"}, {"load": {}}),
+        *({"load": {**SEEN, **bad}} for bad in ({"runTime": "33"}, {"requestsPerSecond": 0}, {"containers": 0})),
     ],
 )
 def test_what_is_no_observed_load_counts_as_none(status):
@@ -121,31 +113,24 @@ def pod(**spec):
     return pod_from_object({"metadata": {"name": "p"}, "spec": {"containers": [], **spec}})
 
 
+def required(*terms):
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"affinity": {"nodeAffinity": affinity}}
+
+
 def pinned(*terms):
-    fields = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": values}]} for values in terms]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": fields}}
-    return {"affinity": {"nodeAffinity": required}}
+    return required(
+        *({"matchFields": [{"key": "metadata.name", "operator": "In", "values": values}]} for values in terms)
+    )
 
 
 @pytest.mark.parametrize(
     ("spec", "node"),
     [
-        ({}, ""),
-        ({"nodeName": "n1"}, "n1"),
-        (pinned(["n1"]), "n1"),
-        (pinned(["n1"], ["n1"]), "n1"),
-        (pinned(["n1"], ["n2"]), ""),
-        (pinned(["n1", "n2"]), ""),
-        (
-            {
-                "affinity": {
-                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
-                }
-            },
-            "",
-        ),
+        ({}, ""), ({"nodeName": "n1"}, "n1"), (pinned(["n1"]), "n1"), (pinned(["n1"], ["n1"]), "n1"),
+        (pinned(["n1"], ["n2"]), ""), (pinned(["n1", "n2"]), ""), (required({}), ""),
     ],
-)
+)  # fmt: skip
 def test_the_node_of_a_pod_is_known_when_it_is_bound_or_pinned_by_a_daemon_set(spec, node):
     assert pod(**spec).node_name == node
 
@@ -161,9 +146,7 @@ def test_variables_are_kept_with_their_places():
     ]
     read = pod(containers=[{"name": "c", "env": entries}]).containers[0]
     found = [read.effective(entry["name"]) for entry in entries]
-    assert [(entry.place, entry.name) for entry in found] == [
-        (place, entry["name"]) for place, entry in enumerate(entries)
-    ]
+    assert [(entry.place, entry.name) for entry in found] == list(enumerate(entry["name"] for entry in entries))
     assert found[3].value is None
     assert found[4].ours == env.THREADS_PREFIX + "c"
     assert (len(read.entries), read.annotated) == (6, True)

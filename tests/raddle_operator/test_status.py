@@ -70,16 +70,8 @@ def pod(
     *, injected=False, settings_hash="", safe=False, resized=False, created_s=CREATED_S + 100, layouts=(), **labels
 ):
     found = {"app": "resnet", **labels, **({"raddle.dev/injected": "true"} if injected else {})}
-    pairs = tuple(sorted(found.items()))
-    return PodFacts(
-        labels=pairs,
-        created_s=created_s,
-        injected=injected,
-        safe_values=safe,
-        settings_hash=settings_hash,
-        resized=resized,
-        layouts=layouts,
-    )
+    facts = {"injected": injected, "safe_values": safe, "settings_hash": settings_hash, "resized": resized}
+    return PodFacts(labels=tuple(sorted(found.items())), created_s=created_s, layouts=layouts, **facts)
 
 
 def throughput_plan(budget):
@@ -95,12 +87,9 @@ def counted(pods, *policies, facts=OPEN, verdicts=None, changed_s=CREATED_S, **o
 
 def test_pods_are_counted_for_the_policy_that_governs_them():
     present = policy()
-    pods = [
-        pod(injected=True, settings_hash=present.settings_hash),
-        pod(injected=True, settings_hash=present.settings_hash, safe=True),
-        pod(injected=True, settings_hash="older", resized=True),
-        pod(app="other", resized=True),
-    ]
+    now = {"injected": True, "settings_hash": present.settings_hash}
+    older = pod(injected=True, settings_hash="older", resized=True)
+    pods = [pod(**now), pod(**now, safe=True), older, pod(app="other", resized=True)]
     found = counted(pods, present).policies[key_of(present)]
     assert (found.matched, found.injected, found.safe, found.stale, found.resized) == (3, 3, 1, 1, 1)
 
@@ -229,72 +218,27 @@ CONDITIONS = [
     # name, spec, tally, options, (Accepted, Ready, Degraded) as (status, reason)
     ("nothing matched", {}, Tally(), {}, ("True Accepted", "False NoPodsMatched", "False AsExpected")),
     ("in force", {}, Tally(matched=2, injected=2), {}, ("True Accepted", "True InForce", "False AsExpected")),
-    (
-        "observing",
-        {"mode": "Observe"},
-        Tally(matched=2, skipped={"Observed": 2}),
-        {},
-        ("True Accepted", "True Observing", "False AsExpected"),
-    ),
+    ("observing", {"mode": "Observe"}, Tally(matched=2, skipped={"Observed": 2}), {}, ("True Accepted",
+     "True Observing", "False AsExpected")),
     ("older pods", {}, Tally(matched=2, older=2), {}, ("True Accepted", "True InForce", "False AsExpected")),
-    (
-        "missed",
-        {},
-        Tally(matched=2, skipped={"WebhookMissed": 1}, missed=("shop/a",)),
-        {},
-        ("True Accepted", "True InForce", "True WebhookMissed"),
-    ),
-    (
-        "no shim in the process",
-        {},
-        Tally(matched=2, injected=2, shimless=1),
-        {},
-        ("True Accepted", "True InForce", "True SpinningNotControlled"),
-    ),
-    (
-        "no shim in the process, and none needed",
-        {"threads": {"spinning": "Always"}},
-        Tally(matched=2, injected=2, shimless=1),
-        {},
-        ("True Accepted", "True InForce", "False AsExpected"),
-    ),
-    (
-        "no shim",
-        {"shim": "None"},
-        Tally(matched=1),
-        {},
-        ("True Accepted", "True InForce", "True SpinningNotControlled"),
-    ),
-    (
-        "no shim wanted",
-        {"shim": "None", "threads": {"spinning": "Always"}},
-        Tally(matched=1),
-        {},
-        ("True Accepted", "True InForce", "False AsExpected"),
-    ),
-    (
-        "shim forbidden",
-        {},
-        Tally(matched=1),
-        {"shimless": ["shop"]},
-        ("True Accepted", "True InForce", "True ShimMissing"),
-    ),
-    (
-        "too many",
-        {},
-        Tally(),
-        {"too_many": True},
-        ("False TooManyPolicies", "False TooManyPolicies", "False AsExpected"),
-    ),
-    (
-        "conflict, some pods",
-        {},
-        Tally(matched=1, rivals=frozenset({"InferenceThreading/a"})),
-        {},
-        ("False Conflict", "True InForce", "False AsExpected"),
-    ),
+    ("missed", {}, Tally(matched=2, skipped={"WebhookMissed": 1}, missed=("shop/a",)), {}, ("True Accepted",
+     "True InForce", "True WebhookMissed")),
+    ("no shim in the process", {}, Tally(matched=2, injected=2, shimless=1), {}, ("True Accepted", "True InForce",
+     "True SpinningNotControlled")),
+    ("no shim in the process, and none needed", {"threads": {"spinning": "Always"}}, Tally(matched=2, injected=2,
+     shimless=1), {}, ("True Accepted", "True InForce", "False AsExpected")),
+    ("no shim", {"shim": "None"}, Tally(matched=1), {}, ("True Accepted", "True InForce",
+     "True SpinningNotControlled")),
+    ("no shim wanted", {"shim": "None", "threads": {"spinning": "Always"}}, Tally(matched=1), {}, ("True Accepted",
+     "True InForce", "False AsExpected")),
+    ("shim forbidden", {}, Tally(matched=1), {"shimless": ["shop"]}, ("True Accepted", "True InForce",
+     "True ShimMissing")),
+    ("too many", {}, Tally(), {"too_many": True}, ("False TooManyPolicies", "False TooManyPolicies",
+     "False AsExpected")),
+    ("conflict, some pods", {}, Tally(matched=1, rivals=frozenset({"InferenceThreading/a"})), {}, ("False Conflict",
+     "True InForce", "False AsExpected")),
     ("unusable", {"mode": "Whatever"}, Tally(), {}, ("False Invalid", "False Invalid", "False AsExpected")),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -313,17 +257,11 @@ ANEW = "a pod looks when it is bound, so restarted ones look again"
 TUNED = [
     (Tally(), "False NoPodsYet", "no pod has been created since the policy names a tuning"),
     (Tally(tuned=Counter(ranker=2)), "True Tuned", "2 pods follow InferenceTuning ranker"),
-    (
-        Tally(tuned=Counter(ranker=2), untuned=Counter({"the limit is another": 1})),
-        "True PartlyTuned",
-        f"2 of 3 pods follow InferenceTuning ranker; the others the plan: the limit is another (1 pod); {ANEW}",
-    ),
-    (
-        Tally(untuned=Counter({"it has no result yet": 1, "there is none": 2})),
-        "False NotTuned",
-        f"3 pods follow the plan: there is none (2 pods); it has no result yet (1 pod); {ANEW}",
-    ),
-]
+    (Tally(tuned=Counter(ranker=2), untuned=Counter({"the limit is another": 1})), "True PartlyTuned",
+     f"2 of 3 pods follow InferenceTuning ranker; the others the plan: the limit is another (1 pod); {ANEW}"),
+    (Tally(untuned=Counter({"it has no result yet": 1, "there is none": 2})), "False NotTuned",
+     f"3 pods follow the plan: there is none (2 pods); it has no result yet (1 pod); {ANEW}"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("counts", "said", "message"), TUNED)
@@ -369,9 +307,8 @@ def test_what_a_pods_plans_say_of_a_tuning_is_read(texts, tuned, untuned):
     labels = {"raddle.dev/injected": "true"}
     found = PodReader().read({"metadata": metadata(labels=labels, annotations=annotations)})
     assert (found.tuned, found.untuned) == (tuned, untuned)
-    counts = counted([dataclasses.replace(found, labels=pod(injected=True).labels)], policy()).policies[
-        key_of(policy())
-    ]
+    pods = [dataclasses.replace(found, labels=pod(injected=True).labels)]
+    counts = counted(pods, policy()).policies[key_of(policy())]
     assert (sum(counts.tuned.values()), sum(counts.untuned.values())) == (bool(tuned), bool(untuned))
 
 
@@ -456,15 +393,9 @@ def test_a_pods_metadata_is_read():
     annotations = {"raddle.dev/settings-hash": "abc", "plan.raddle.dev/serve": text}
     labels = {"app": "resnet", "raddle.dev/injected": "true"}
     found = PodReader().read({"metadata": metadata(labels=labels, annotations=annotations)})
-    assert found == PodFacts(
-        labels=(("app", "resnet"), ("raddle.dev/injected", "true")),
-        created_s=CREATED_S,
-        injected=True,
-        safe_values=True,
-        settings_hash="abc",
-        shimless=True,
-        threads=(recorded.intra_op,),
-    )
+    pairs = (("app", "resnet"), ("raddle.dev/injected", "true"))
+    facts = {"safe_values": True, "settings_hash": "abc", "shimless": True, "threads": (recorded.intra_op,)}
+    assert found == PodFacts(labels=pairs, created_s=CREATED_S, injected=True, **facts)
     assert PodReader().read({"metadata": metadata(annotations={"kubernetes.io/config.mirror": "x"})}) is None
 
 
@@ -508,12 +439,8 @@ def test_a_pod_whose_cpus_were_changed_in_place_tells_by_its_managed_fields(entr
 def test_when_a_namespace_was_opted_in_is_read_from_its_managed_fields():
     label = {"f:metadata": {"f:labels": {"f:raddle.dev/inject": {}}}}
     other = {"f:metadata": {"f:labels": {"f:team": {}}}}
-    obj = {
-        "metadata": metadata(
-            labels={"raddle.dev/inject": "enabled"},
-            managedFields=[managed("2026-11-21T12:00:00Z", label), managed("2026-11-21T13:00:00Z", other)],
-        )
-    }
+    fields = [managed("2026-11-21T12:00:00Z", label), managed("2026-11-21T13:00:00Z", other)]
+    obj = {"metadata": metadata(labels={"raddle.dev/inject": "enabled"}, managedFields=fields)}
     assert read_namespace(obj).opted_in_s == epoch_s("2026-11-21T12:00:00Z")
     assert read_namespace({"metadata": metadata()}).opted_in_s == CREATED_S
 

@@ -1,7 +1,5 @@
 """`raddle top`: lines from reports and statuses, a node's cores with who ran on each."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl
@@ -159,14 +157,14 @@ def test_every_order_sorts_what_knows_nothing(order):
 
 
 def test_a_node_s_cores_have_the_letters_of_who_ran_there(golden):
-    marks = nodepicture.marks(REPORT, nodepicture.ran(REPORT, MACHINE))
+    marks = nodepicture.marks(REPORT, nodepicture.occupancy(REPORT, MACHINE))
     picture = layout.picture(MACHINE, marks)
     golden("top/node.txt", text.plain(text.draw(picture, 120)))
     golden("top/node.svg", svg.draw(picture))
 
 
 def test_a_cpu_says_who_ran_there_how_much_and_with_whom_it_shares_its_core():
-    found = nodepicture.ran(REPORT, MACHINE)
+    found = nodepicture.occupancy(REPORT, MACHINE)
     names = {letter: one.pod for letter, one in found.containers.items()}
     assert names == {"A": "resnet-0", "B": "bert-1", "C": "bert-0", "D": "fine-0"}
     assert found.cpus[0] == nodepicture.CPU(threads={"A": 4}, use=0.5, shared=False)
@@ -178,7 +176,7 @@ def test_a_cpu_says_who_ran_there_how_much_and_with_whom_it_shares_its_core():
 
 def test_a_report_that_does_not_see_threads_says_so():
     report = nodereports.report("n", FINE, level=Level.CGROUPS)
-    facts = dict(nodepicture.marks(report, nodepicture.ran(report, MACHINE)).facts)
+    facts = dict(nodepicture.marks(report, nodepicture.occupancy(report, MACHINE)).facts)
     assert facts["who ran where"] == "is not seen at agent.watch Cgroups; it is at Processes"
 
 
@@ -196,7 +194,7 @@ reports = st.lists(st.builds(lambda cpus: (cpus,), last_cpus), max_size=40).map(
 
 @given(described_machines(), reports)
 def test_every_cpu_of_any_node_is_drawn_once_with_the_letters_of_those_that_ran_there_last(machine, report):
-    found = nodepicture.ran(report, machine)
+    found = nodepicture.occupancy(report, machine)
     picture = layout.picture(machine, nodepicture.marks(report, found))
     root = ET.fromstring(svg.draw(picture))
     drawn = {int(group.get("data-cpu")): group for group in root.iterfind(".//s:g[@data-cpu]", NS)}
@@ -221,7 +219,7 @@ def test_every_cpu_of_any_node_is_drawn_once_with_the_letters_of_those_that_ran_
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.slow
 def test_a_browser_finds_nothing_wrong_with_the_pictures(tmp_path):
-    marks = nodepicture.marks(REPORT, nodepicture.ran(REPORT, MACHINE))
+    marks = nodepicture.marks(REPORT, nodepicture.occupancy(REPORT, MACHINE))
     pictures = {
         "node": svg.draw(layout.picture(MACHINE, marks)),
     }

@@ -158,9 +158,6 @@ def test_a_file_that_cannot_be_read_is_told_below_the_picture(run, tmp_path):
     assert "problem  sys/devices/system/cpu/cpu1/topology/core_cpus_list" in result.stdout
 
 
-# --- a pod of the cluster -------------------------------------------------------------------------------------------
-
-
 def world(*, annotations=None, machine=None, node="worker-7"):
     metadata = {"name": "resnet-7d9f", "annotations": annotations or {}}
     pod = {"metadata": metadata, "spec": {"nodeName": node} if node else {}}

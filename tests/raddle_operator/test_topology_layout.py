@@ -23,10 +23,7 @@ def drawn(machine, marks=None):
 def outline(boxes):
     """[(title, what is inside)]: lists of boxes, or a core list string each."""
     return [
-        (
-            " · ".join(box.names),
-            outline(box.boxes) or [cpuset.format_list(mask_of(core)) for core in box.cores],
-        )
+        (" · ".join(box.names), outline(box.boxes) or [cpuset.format_list(mask_of(core)) for core in box.cores])
         for box in boxes
     ]
 
@@ -80,46 +77,24 @@ def test_threads_are_drawn_together_only_where_they_share_a_core(any_machine):
     ("parts", "expected"),
     [
         pytest.param({}, [("CPUs", ["0", "1", "2", "3"])], id="nothing is known"),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-3"}, "l3_domains": {0: "0-3"}},
-            [("socket 0 · NUMA node 0 · L3 0", ["0", "1", "2", "3"])],
-            id="levels that divide nothing are one box",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}},
-            [("socket 0", [("NUMA node 0", ["0", "1"]), ("NUMA node 1", ["2", "3"])])],
-            id="NUMA nodes in a socket",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0-3"}},
-            [("NUMA node 0", [("socket 0", ["0", "1"]), ("socket 1", ["2", "3"])])],
-            id="sockets in a NUMA node",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}, "l3_domains": {0: "0-3"}},
-            [("socket 0 · L3 0", [("NUMA node 0", ["0", "1"]), ("NUMA node 1", ["2", "3"])])],
-            id="an L3 that spans NUMA nodes, as with sub-NUMA clusters",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "dies": {0: "0-3"}, "l3_domains": {0: "0-1", 1: "2-3"}},
-            [("socket 0", [("L3 0", ["0", "1"]), ("L3 1", ["2", "3"])])],
-            id="a die that is a whole socket says nothing",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-3"}, "numa_nodes": {0: "0-2"}},
-            [("socket 0", [("NUMA node 0", ["0", "1", "2"]), ("no NUMA node", ["3"])])],
-            id="a CPU without a NUMA node",
-        ),
-        pytest.param(
-            {"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0", 1: "1-2", 2: "3"}},
-            [
-                ("socket 0", [("NUMA node 0", ["0"]), ("NUMA node 1 (part)", ["1"])]),
-                ("socket 1", [("NUMA node 1 (part)", ["2"]), ("NUMA node 2", ["3"])]),
-            ],
-            id="groups that cross",
-        ),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-3"}, "l3_domains": {0: "0-3"}},
+         [("socket 0 · NUMA node 0 · L3 0", ["0", "1", "2", "3"])], id="levels that divide nothing are one box"),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}}, [("socket 0", [("NUMA node 0", ["0",
+         "1"]), ("NUMA node 1", ["2", "3"])])], id="NUMA nodes in a socket"),
+        pytest.param({"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0-3"}}, [("NUMA node 0", [("socket 0", ["0",
+         "1"]), ("socket 1", ["2", "3"])])], id="sockets in a NUMA node"),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-1", 1: "2-3"}, "l3_domains": {0: "0-3"}},
+         [("socket 0 · L3 0", [("NUMA node 0", ["0", "1"]), ("NUMA node 1", ["2", "3"])])],
+         id="an L3 that spans NUMA nodes, as with sub-NUMA clusters"),
+        pytest.param({"sockets": {0: "0-3"}, "dies": {0: "0-3"}, "l3_domains": {0: "0-1", 1: "2-3"}}, [("socket 0",
+         [("L3 0", ["0", "1"]), ("L3 1", ["2", "3"])])], id="a die that is a whole socket says nothing"),
+        pytest.param({"sockets": {0: "0-3"}, "numa_nodes": {0: "0-2"}}, [("socket 0", [("NUMA node 0", ["0", "1", "2"]),
+         ("no NUMA node", ["3"])])], id="a CPU without a NUMA node"),
+        pytest.param({"sockets": {0: "0-1", 1: "2-3"}, "numa_nodes": {0: "0", 1: "1-2", 2: "3"}}, [("socket 0",
+         [("NUMA node 0", ["0"]), ("NUMA node 1 (part)", ["1"])]), ("socket 1", [("NUMA node 1 (part)", ["2"]),
+         ("NUMA node 2", ["3"])])], id="groups that cross"),
     ],
-)
+)  # fmt: skip
 def test_boxes_nest_as_the_machine_does(parts, expected):
     assert outline(drawn(machine("0-3", **parts))) == expected
 
@@ -184,11 +159,8 @@ def test_memory_without_cpus_is_nearest_to_whom_the_firmware_names_whatever_the_
 
 def test_memory_without_cpus_is_drawn_in_the_socket_that_it_is_nearest_to_and_else_beside_all():
     boxes = drawn(with_memory(TIED, NEAR_0, sockets=SOCKETS))
-    assert [(box.kind, box.names[0]) for box in boxes] == [
-        ("socket", "socket 0"),
-        ("socket", "socket 1"),
-        ("memory", "NUMA node 2"),
-    ]
+    assert [box.kind for box in boxes] == ["socket", "socket", "memory"]
+    assert [box.names[0] for box in boxes] == ["socket 0", "socket 1", "NUMA node 2"]
     assert [(box.kind, box.names, box.notes) for box in boxes[0].boxes] == [
         ("numa", ("NUMA node 0", "1 GiB"), ()),
         ("memory", ("NUMA node 3", "4 GiB"), ("memory only, no CPUs",)),
@@ -261,15 +233,8 @@ def test_a_kernel_that_names_thousands_of_impossible_cpus_offline_gets_one_line_
 
 def test_marks_say_whose_a_cpu_is():
     marks = Marks(outside=mask("0"), idle=mask("1"), caller=mask("2"), workers=(mask("3"), mask("4")), pool=mask("5"))
-    assert states(drawn(machine("0-6"), marks)) == {
-        0: State.OUTSIDE,
-        1: State.IDLE,
-        2: State.CALLER,
-        3: State.WORKER,
-        4: State.WORKER,
-        5: State.POOL,
-        6: State.FREE,
-    }
+    expected = (State.OUTSIDE, State.IDLE, State.CALLER, State.WORKER, State.WORKER, State.POOL, State.FREE)
+    assert states(drawn(machine("0-6"), marks)) == dict(enumerate(expected))
 
 
 def test_a_cpu_that_several_workers_may_use_names_them():

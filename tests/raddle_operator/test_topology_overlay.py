@@ -105,9 +105,6 @@ def test_cpus_that_the_kubelet_would_not_give_are_an_error(recorded, cpus, messa
         overlay.planned(MACHINE, "serve", recorded, mask(cpus))
 
 
-# --- plans whose CPUs nobody knows yet ------------------------------------------------------------------------------
-
-
 def unplaced(**values):
     recorded = Recorded(planner.Budget(), Policy(), None, "", values, {"intraOp": "limit of 4 CPUs"})
     (box,) = overlay.planned(MACHINE, "serve", recorded).boxes

@@ -7,9 +7,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from matplotlib import image
-from support.machines import SIZES, described_machines, of_size
+from support.machines import SIZES, of_size
 from support.picture_browser import BROWSER, wrong_with
 
 import machines
@@ -35,13 +34,6 @@ def parsed(machine, marks=None):
 def numbers(root):
     """The CPUs' numbers, and the class of each."""
     return {int(group.get("data-cpu")): group.get("class") for group in root.iterfind(".//s:g[@data-cpu]", NS)}
-
-
-@given(described_machines())
-def test_every_cpu_of_any_machine_has_one_element(machine):
-    groups = parsed(machine).findall(".//s:g[@data-cpu]", NS)
-    shown = sorted(int(group.get("data-cpu")) for group in groups)
-    assert shown == cpuset.ids(machine.online | machine.offline)
 
 
 def test_it_has_a_title_a_description_and_a_role():
@@ -113,9 +105,8 @@ def test_each_state_has_a_class_and_is_said_in_words():
     plan = overlay.assumed(8)._replace(policy=Policy(affinity="PerCore", intra_op=3))
     root = parsed(machine, overlay.planned(machine, "serve", plan, cpuset.parse_list("0-3,16-19")))
     classes = numbers(root)
-    titles = {
-        int(group.get("data-cpu")): group.find("s:title", NS).text for group in root.iterfind(".//s:g[@data-cpu]", NS)
-    }
+    groups = root.iterfind(".//s:g[@data-cpu]", NS)
+    titles = {int(group.get("data-cpu")): group.find("s:title", NS).text for group in groups}
     said = {cpu: (classes[cpu], titles[cpu]) for cpu in (0, 1, 3, 13, 14, 15, 32)}
     assert said == {
         0: ("cpu caller", "CPU 0, left to the caller's thread"),
@@ -138,8 +129,6 @@ def test_slower_cores_are_drawn_otherwise():
 def test_it_is_never_wider_than_a_page(cpus):
     assert int(parsed(of_size(cpus)).get("width")) <= svg.WIDTH
 
-
-# --- in a browser ---------------------------------------------------------------------------------------------------
 
 browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 
@@ -173,16 +162,11 @@ def test_a_browser_would_find_it(tmp_path):
     right = drawn(of_size(16))
     moved = re.sub(r'(<g class="cpu free" data-cpu="3">.*?<rect x=")\d+', r"\g<1>900", right, flags=re.DOTALL)
     widened = right.replace(">socket 0", f">socket 0{'M' * 60}", 1)
-    found = wrong_with(
-        {"moved": moved, "widened": widened, "empty": re.sub(r"(?s)<g class.*</g>|<text.*?</text>", "", right)},
-        tmp_path,
-    )
+    empty = re.sub(r"(?s)<g class.*</g>|<text.*?</text>", "", right)
+    found = wrong_with({"moved": moved, "widened": widened, "empty": empty}, tmp_path)
     assert 'cpu free "3" leaves its cell' in found["moved"]
     assert any("leaves its box" in one for one in found["widened"])
     assert found["empty"] == ["holds no text"]
-
-
-# --- widths ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nodes", [(), (0x03, 0x0C, 0x30, 0xC0)])

@@ -1,6 +1,7 @@
 """The agent's loop of looks, the pods that it looks at, and what it serves."""
 
 import http.client
+import io
 import json
 import socket
 import threading
@@ -13,9 +14,9 @@ from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle_operator.agent import governed, server, watching
 from raddle_operator.agent.client import AgentClient, ApiError
-from raddle_operator.agent.datagrams import Told
-from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook, ThreadLook
+from raddle_operator.agent.datagrams import ReportedSessions
 from raddle_operator.agent.reflector import Backoff, Reflector
+from raddle_operator.agent.samples import ContainerSample, Counters, ProcessSample, Sample, ThreadSample
 from raddle_operator.agent.served import Served
 from raddle_operator.agent.server import Server
 from raddle_operator.agent.settings import AgentSettings
@@ -33,24 +34,13 @@ def pod_object(name="resnet-1", *, cpu="2", state="running", plans=("server",), 
         None, Budget(quota_cpus=2.0, because="limits.cpu 2"), Policy(), governed_by=REFERENCE
     )
     annotations = {prefix + plan: text for plan in plans for prefix, text in values.items()}
+    annotations |= {env.GOVERNED_BY: REFERENCE, "other.dev/x": "y"}
+    running = {"containerID": f"containerd://{BOX}", "state": {state: {}}}
     return {
-        "metadata": {
-            "namespace": "models",
-            "name": name,
-            "uid": "1f2e",
-            "annotations": annotations | {env.GOVERNED_BY: REFERENCE, "other.dev/x": "y"},
-        },
+        "metadata": {"namespace": "models", "name": name, "uid": "1f2e", "annotations": annotations},
         "spec": {"containers": [{"name": one, "resources": {"limits": {"cpu": cpu}}} for one in containers]},
-        "status": {
-            "podIP": "10.0.0.7",
-            "containerStatuses": [
-                {"name": one, "containerID": f"containerd://{BOX}", "state": {state: {}}} for one in containers
-            ],
-        },
+        "status": {"podIP": "10.0.0.7", "containerStatuses": [{"name": one, **running} for one in containers]},
     }
-
-
-# --- pods ---------------------------------------------------------------------------------------------------------
 
 
 def test_of_a_pod_only_its_planned_containers_are_kept():
@@ -63,11 +53,7 @@ def test_of_a_pod_only_its_planned_containers_are_kept():
 
 @pytest.mark.parametrize(
     ("variables", "tells"),
-    [
-        ([], False),
-        ([{"name": env.AGENT, "value": "10.96.0.12:8126/server"}], True),
-        ([{"name": env.AGENT}], False),
-    ],
+    [([], False), ([{"name": env.AGENT, "value": "10.96.0.12:8126/server"}], True), ([{"name": env.AGENT}], False)],
 )
 def test_shims_tell_where_they_know_whom(variables, tells):
     pod = pod_object()
@@ -100,17 +86,12 @@ def test_a_planned_sidecar_counts():
 @pytest.mark.parametrize(
     "change",
     [
-        {"metadata": {}},
-        {"metadata": {"annotations": {env.PLAN_PREFIX + "server": "{"}}},
-        {"metadata": {"annotations": []}},
-        {"metadata": None},
-        {"spec": {"containers": ["x"]}},
-        {"spec": {"containers": {}}},
-        {"spec": {"containers": [{"name": "server", "env": ["x"]}]}},
-        {"status": {"containerStatuses": [{"containerID": 3, "state": {}}]}},
-        {"status": []},
+        {"metadata": {}}, {"metadata": {"annotations": {env.PLAN_PREFIX + "server": "{"}}},
+        {"metadata": {"annotations": []}}, {"metadata": None}, {"spec": {"containers": ["x"]}},
+        {"spec": {"containers": {}}}, {"spec": {"containers": [{"name": "server", "env": ["x"]}]}},
+        {"status": {"containerStatuses": [{"containerID": 3, "state": {}}]}}, {"status": []},
     ],
-)
+)  # fmt: skip
 def test_a_pod_without_plans_or_of_a_strange_shape_is_none(change):
     assert governed.read(pod_object() | change) is None
 
@@ -120,9 +101,6 @@ def test_an_id_never_leads_out_of_its_folder(name):
     pod = pod_object()
     pod["status"]["containerStatuses"][0]["containerID"] = f"x://{name}"
     assert governed.read(pod).containers[0].id in ("", "b")
-
-
-# --- the watch of pods --------------------------------------------------------------------------------------------
 
 
 class Streamed:
@@ -150,15 +128,8 @@ def event(kind, name, version, **more):
 
 def pods_of(*streams):
     api = Streamed(*streams)
-    reflector = Reflector(
-        api,
-        watching.PODS,
-        "spec.nodeName=worker",
-        keep=governed.read,
-        changed=lambda: None,
-        backoff=Backoff(0.001, 0.001),
-        streamed=True,
-    )
+    more = {"changed": lambda: None, "backoff": Backoff(0.001, 0.001), "streamed": True}
+    reflector = Reflector(api, watching.PODS, "spec.nodeName=worker", keep=governed.read, **more)
     threading.Thread(target=reflector.run, daemon=True).start()
     assert api.silent.wait(10)
     return api, sorted(pod.name for pod in reflector.values)
@@ -186,17 +157,14 @@ def test_a_watch_that_starts_over_forgets_what_is_not_there_any_more():
     assert pods_of([event("ADDED", "a", "1"), gone], [event("ADDED", "b", "8")])[1] == ["b"]
 
 
-# --- the loop -----------------------------------------------------------------------------------------------------
-
-
 class Scripted:
-    """A sight that shows these looks in turn; an exception among them is raised."""
+    """A sampler that shows these looks in turn; an exception among them is raised."""
 
     def __init__(self, *shown):
         self.shown = list(shown)
         self.given = []
 
-    def look(self, pods, before):
+    def sample(self, pods, before):
         self.given.append(before)
         found = self.shown.pop(0)
         if isinstance(found, Exception):
@@ -205,29 +173,22 @@ class Scripted:
 
 
 def seen(at_s, ran_s=0.0, cpuset="0-3", threads=1):
-    found = {n: ThreadLook(1.0, "pool", ran_s, 0.5 * ran_s, int(ran_s), 0, b"") for n in range(threads)}
+    found = {n: ThreadSample(1.0, "pool", ran_s, 0.5 * ran_s, int(ran_s), 0, b"") for n in range(threads)}
     counters = Counters(at_s, used_s=ran_s * threads, cpuset=cpuset)
-    return Look(at_s, {BOX: ContainerLook(counters, {7: ProcessLook(1.0, 1, "python", None, threads, found)})})
+    return Sample(at_s, {BOX: ContainerSample(counters, {7: ProcessSample(1.0, 1, "python", None, threads, found)})})
 
 
 def watcher(*shown, watch=Level.PROCESSES, pod=None, heard=None, **settings):
-    told = []
-    made = Watcher(
-        AgentSettings(node_name="worker", watch=watch, **settings),
-        Scripted(*shown),
-        lambda: [governed.read(pod or pod_object())],
-        lambda: None,
-        told.append,
-        heard,
-    )
-    return made, told
+    told, pods = [], lambda: [governed.read(pod or pod_object())]
+    settings = AgentSettings(node_name="worker", watch=watch, **settings)
+    return Watcher(settings, Scripted(*shown), pods, lambda: None, told.append, heard), told
 
 
 def test_two_looks_make_a_report_with_what_was_planned():
     made, told = watcher(seen(100.0), seen(115.0, 3.0, threads=4))
-    assert made.look() == 15.0
+    assert made.sample() == 15.0
     assert told == []
-    made.look()
+    made.sample()
     (report,) = told
     assert (report.node, report.level, report.window_s) == ("worker", Level.PROCESSES, 15.0)
     assert report.containers[0].planned_threads == 2
@@ -235,14 +196,14 @@ def test_two_looks_make_a_report_with_what_was_planned():
 
 def deaf(missed_in_s):
     """What was told, of which something will be missed in so many seconds."""
-    told = Told()
+    told = ReportedSessions()
     told.missed_at = watching.time.monotonic() + missed_in_s
     return told
 
 
 @pytest.mark.parametrize(
     ("heard", "is_heard"),
-    [(Told, True), (lambda: None, False), (lambda: deaf(500), True), (lambda: deaf(700), False)],
+    [(ReportedSessions, True), (lambda: None, False), (lambda: deaf(500), True), (lambda: deaf(700), False)],
     ids=["heard", "nobody listens", "something was missed before it began", "something was missed since"],
 )
 def test_a_process_whose_agent_did_not_hear_all_since_it_began_may_have_spoken_to_nobody(heard, is_heard):
@@ -250,12 +211,12 @@ def test_a_process_whose_agent_did_not_hear_all_since_it_began_may_have_spoken_t
     pod["spec"]["containers"][0]["env"] = [{"name": env.AGENT, "value": "10.96.0.12:8126/server"}]
     later_s = watching.time.clock_gettime(watching.time.CLOCK_BOOTTIME) + 600
     begun = [
-        Look(at_s, {BOX: ContainerLook(Counters(at_s), {7: ProcessLook(start_s, 1, "python", None, 0, {})})})
+        Sample(at_s, {BOX: ContainerSample(Counters(at_s), {7: ProcessSample(start_s, 1, "python", None, 0, {})})})
         for at_s, start_s in ((100.0, 1.0), (115.0, 1.0), (later_s + 15, later_s))
     ]
     made, told = watcher(*begun, pod=pod, heard=heard())
     for _ in begun:
-        made.look()
+        made.sample()
     listened = [one.listened for report in told for one in report.containers[0].processes]
     assert listened == [False, is_heard]
 
@@ -263,50 +224,47 @@ def test_a_process_whose_agent_did_not_hear_all_since_it_began_may_have_spoken_t
 def test_a_look_that_fails_leaves_no_report_of_long_ago():
     made, told = watcher(seen(100.0), OSError("no route"), seen(130.0), seen(145.0))
     for _ in range(4):
-        made.look()
+        made.sample()
     assert [report and report.window_s for report in told] == [None, 30.0, 15.0]
 
 
 def test_a_cpuset_that_is_another_than_at_first_is_told():
     made, told = watcher(seen(100.0), seen(115.0), seen(130.0, cpuset="0"))
     for _ in range(3):
-        made.look()
+        made.sample()
     causes = [[finding.cause for finding in report.containers[0].findings] for report in told]
     assert causes == [[], [Cause.CPUSET_CHANGED]]
 
 
 def test_a_container_that_was_started_again_has_its_first_cpuset_anew():
     pod, told, again = pod_object(), [], "1c2d" * 16
-    shown = Scripted(seen(100.0), seen(115.0), Look(130.0, {again: seen(130.0, cpuset="0").containers[BOX]}))
+    shown = Scripted(seen(100.0), seen(115.0), Sample(130.0, {again: seen(130.0, cpuset="0").containers[BOX]}))
     settings = AgentSettings(node_name="worker", watch=Level.PROCESSES)
     made = Watcher(settings, shown, lambda: [governed.read(pod)], lambda: None, told.append)
-    made.look()
-    made.look()
+    made.sample()
+    made.sample()
     for one in pod["status"]["containerStatuses"]:
         one["containerID"] = f"containerd://{again}"
-    made.look()
+    made.sample()
     assert ["they were" in finding.detail for finding in told[-1].containers[0].findings] == [False]
 
 
 def test_the_kubelet_is_asked_no_oftener_than_it_looks_itself():
-    assert watcher(seen(1.0), watch=Level.KUBELET)[0].look() == watching.KUBELET_LEAST_S
-    assert watcher(seen(1.0), watch=Level.KUBELET, watch_interval_s=90.0)[0].look() == 90.0
+    assert watcher(seen(1.0), watch=Level.KUBELET)[0].sample() == watching.KUBELET_LEAST_S
+    assert watcher(seen(1.0), watch=Level.KUBELET, watch_interval_s=90.0)[0].sample() == 90.0
 
 
 def test_all_looks_together_take_a_hundredth_of_a_cpu():
     class Slow(Scripted):
-        def look(self, pods, before):
+        def sample(self, pods, before):
             end = watching.time.thread_time() + 0.05
             while watching.time.thread_time() < end:
                 pass
-            return super().look(pods, before)
+            return super().sample(pods, before)
 
     made, _ = watcher(watch_interval_s=1.0)
-    made._sight = Slow(seen(1.0))
-    assert made.look() >= 5.0
-
-
-# --- what is served -----------------------------------------------------------------------------------------------
+    made._sampler = Slow(seen(1.0))
+    assert made.sample() >= 5.0
 
 
 @pytest.fixture
@@ -314,9 +272,9 @@ def told():
     served = Served()
     made, reports = watcher(seen(100.0), seen(110.0, 3.0, threads=4), seen(120.0, 5.0, threads=4), seen(130.0))
     for _ in range(3):
-        made.look()
+        made.sample()
     for report in reports:
-        served.tell(report)
+        served.update(report)
     return served, reports
 
 
@@ -333,13 +291,8 @@ def test_the_report_is_served_as_it_is(told):
 def test_metrics_name_the_container_and_counters_rise_by_each_window(told):
     found = samples(told[0])
     assert found["raddle_container_threads"].labels == {"namespace": "models", "pod": "resnet-1", "container": "server"}
-    assert {
-        name: found[f"raddle_container_{name}"].value for name in ("threads", "threads_ran", "threads_planned")
-    } == {
-        "threads": 4,
-        "threads_ran": 4,
-        "threads_planned": 2,
-    }
+    counts = [found[f"raddle_container_{name}"].value for name in ("threads", "threads_ran", "threads_planned")]
+    assert counts == [4, 4, 2]
     # Of the threads that were not there at first nothing is known of before the second look.
     assert found["raddle_container_cpu_threads_seconds_total"].value == 3.0 + 4 * 2.0
     assert found["raddle_container_cpu_delay_seconds_total"].value == 0.5 * (3.0 + 4 * 2.0)
@@ -347,7 +300,7 @@ def test_metrics_name_the_container_and_counters_rise_by_each_window(told):
 
 def test_without_a_report_there_are_no_samples(told):
     served, _ = told
-    served.tell(None)
+    served.update(None)
     assert (served.document, samples(served)) == (None, {})
 
 
@@ -397,9 +350,6 @@ def test_clients_that_say_nothing_take_no_more_than_the_places(port):
             one.close()
 
 
-# --- what the client reads ----------------------------------------------------------------------------------------
-
-
 class Answering(AgentClient):
     """A client whose one connection gives these bytes."""
 
@@ -408,12 +358,7 @@ class Answering(AgentClient):
         self._text = text
 
     def _connect(self, timeout_s):
-        import io
-
-        class Connection(io.BytesIO):
-            pass
-
-        return Connection(self._text)
+        return io.BytesIO(self._text)
 
     def _send(self, connection, *rest):
         if self._text == b"refused":

@@ -1,5 +1,7 @@
 """Containers' cgroups in trees of files as container runtimes and drivers make them, and the kubelet's own metrics."""
 
+from dataclasses import replace
+
 import pytest
 
 from raddle_operator.agent import cadvisor, host_cgroups
@@ -36,25 +38,19 @@ V1_FILES = {
 }
 # What the pods' folder, the pod's and the container's are called.
 PATHS = {
-    "containerd, systemd, Burstable": (
-        f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice",
-        f"cri-containerd-{BOX}.scope",
-    ),
+    "containerd, systemd, Burstable": (f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice",
+     f"cri-containerd-{BOX}.scope"),
     "containerd, systemd, Guaranteed": (f"kubepods.slice/kubepods-pod{SLICE}.slice", f"cri-containerd-{BOX}.scope"),
     "containerd, cgroupfs, BestEffort": (f"kubepods/besteffort/pod{UID}", BOX),
     "containerd, cgroupfs, Guaranteed": (f"kubepods/pod{UID}", BOX),
-    "CRI-O, systemd": (
-        f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{SLICE}.slice",
-        f"crio-{BOX}.scope",
-    ),
+    "CRI-O, systemd": (f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{SLICE}.slice",
+     f"crio-{BOX}.scope"),
     "CRI-O, cgroupfs": (f"kubepods/burstable/pod{UID}", f"crio-{BOX}"),
-    "kind, systemd": (
-        f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice",
-        f"cri-containerd-{BOX}.scope",
-    ),
+    "kind, systemd": (f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice",
+     f"cri-containerd-{BOX}.scope"),
     "kind, cgroupfs": (f"kubelet/kubepods/burstable/pod{UID}", BOX),
     "a kubelet with --cgroup-root": (f"tenant/a/kubepods/pod{UID}", BOX),
-}
+}  # fmt: skip
 
 
 def write(folder, files):
@@ -83,17 +79,7 @@ def test_a_container_is_found_by_its_pod_and_its_id(tmp_path, version, pod, box)
     places = cgroups.places([POD])
     assert list(places) == [BOX]
     found = cgroups.counters(places[BOX])
-    assert found._replace(at_s=0.0) == (
-        0.0,
-        7.0,
-        50,
-        5,
-        2.5,
-        1.5 if version == 2 else None,
-        1.5,
-        "0-3,8",
-        3,
-    )
+    assert found._replace(at_s=0.0) == (0.0, 7.0, 50, 5, 2.5, 1.5 if version == 2 else None, 1.5, "0-3,8", 3)
     assert cgroups.processes(places[BOX]) == [11, 12]
 
 
@@ -119,13 +105,7 @@ def test_a_container_that_starts_again_is_found_by_its_new_id(tmp_path):
     pod, box = PATHS["containerd, cgroupfs, Guaranteed"]
     cgroups = tree(tmp_path, 2, pod, box)
     assert list(cgroups.places([POD])) == [BOX]
-    again = GovernedPod(
-        namespace="models",
-        name="resnet-1",
-        uid=UID,
-        planned={},
-        containers=(GovernedContainer(name="server", id=OTHER),),
-    )
+    again = replace(POD, containers=(GovernedContainer(name="server", id=OTHER),))
     assert list(cgroups.places([again])) == [OTHER]
     assert list(cgroups.places([])) == []
 
@@ -181,8 +161,6 @@ def test_a_cgroup_that_goes_while_it_is_read_tells_nothing(tmp_path):
 def test_pressure_is_the_time_in_which_some_task_waited(text, seconds):
     assert host_cgroups.parse_pressure(text) == seconds
 
-
-# --- the kubelet's metrics ----------------------------------------------------------------------------------------
 
 LABELS = (
     'container="server",id="/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1f2e.slice/'

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cgroups import boxes
 
-from raddle_operator.agent import host_processes, looks
+from raddle_operator.agent import host_processes, samples
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
 from raddle_operator.agent.host_cgroups import HostCgroups
 from raddle_operator.agent.host_processes import HostProcesses, parse_stat
-from raddle_operator.agent.looks import Look
-from raddle_operator.agent.watching import HostSight
+from raddle_operator.agent.samples import Sample
+from raddle_operator.agent.watching import HostSampler
 from raddle_operator.objects.nodereport import Level
 
 STATUS = (
@@ -51,7 +51,7 @@ def write_thread(proc, pid, number, *, comm=b"python", schedstat=b"1000000000 50
 def test_a_process_has_its_threads(tmp_path):
     write_thread(tmp_path, 100, 100)
     write_thread(tmp_path, 100, 101, comm=b"pool-1", schedstat=b"2000000000 1000000000 7\n", involuntary=9, cpu=5)
-    (found,) = HostProcesses(str(tmp_path)).look([100], {}).values()
+    (found,) = HostProcesses(str(tmp_path)).sample([100], {}).values()
     assert (found.start_s, found.own_pid, found.command, found.runtimes) == (123.45, 10, "python", None)
     assert found.threads[101] == (123.45, "pool-1", 2.0, 1.0, 9, 5, b"2000000000 1000000000 7\n")
 
@@ -60,7 +60,7 @@ def test_threads_beyond_what_is_looked_at_are_counted(tmp_path):
     for number in range(100, 110):
         write_thread(tmp_path, 100, number)
         write_thread(tmp_path, 200, number + 100)
-    found = HostProcesses(str(tmp_path)).look([100, 200], {}, 12)
+    found = HostProcesses(str(tmp_path)).sample([100, 200], {}, 12)
     assert {number: (one.thread_count, len(one.threads)) for number, one in found.items()} == {
         100: (10, 10),
         200: (10, 2),
@@ -71,25 +71,25 @@ def test_of_a_thread_that_did_not_run_nothing_is_read_again(tmp_path):
     write_thread(tmp_path, 100, 100)
     folder = write_thread(tmp_path, 100, 101, schedstat=b"2 1 7\n")
     processes = HostProcesses(str(tmp_path))
-    before = processes.look([100], {})
+    before = processes.sample([100], {})
     (folder / "stat").unlink()
-    after = processes.look([100], before)
+    after = processes.sample([100], before)
     assert after[100].threads[101] is before[100].threads[101]
     (folder / "schedstat").write_bytes(b"3 1 8\n")
-    assert list(processes.look([100], after)[100].threads) == [100]
+    assert list(processes.sample([100], after)[100].threads) == [100]
 
 
 def test_a_kernel_without_run_times_counts_ticks(tmp_path):
     write_thread(tmp_path, 100, 100, schedstat=b"0 0 0\n")
     write_thread(tmp_path, 100, 101, schedstat=None)
     processes = HostProcesses(str(tmp_path))
-    before = processes.look([100], {})
+    before = processes.sample([100], {})
     assert {number: one[2:5] for number, one in before[100].threads.items()} == {
         100: (0.15, None, 3),
         101: (0.15, None, 3),
     }
     write_thread(tmp_path, 100, 101, schedstat=None, user=30)
-    after = processes.look([100], before)
+    after = processes.sample([100], before)
     assert after[100].threads[100] is before[100].threads[100]
     assert after[100].threads[101].ran_s == pytest.approx(0.35)
 
@@ -97,9 +97,9 @@ def test_a_kernel_without_run_times_counts_ticks(tmp_path):
 def test_a_process_whose_number_is_anothers_now_is_read_anew(tmp_path):
     write_thread(tmp_path, 100, 100)
     processes = HostProcesses(str(tmp_path))
-    before = processes.look([100], {})
+    before = processes.sample([100], {})
     write_thread(tmp_path, 100, 100, start=99999, comm=b"other")
-    after = processes.look([100], before)
+    after = processes.sample([100], before)
     assert (after[100].start_s, after[100].threads[100].name) == (999.99, "other")
 
 
@@ -107,7 +107,7 @@ def test_a_process_whose_number_is_anothers_now_is_read_anew(tmp_path):
 def test_what_vanishes_is_absent(tmp_path, gone):
     write_thread(tmp_path, 100, 100)
     (tmp_path / "100" / gone).rename(tmp_path / "gone")
-    assert HostProcesses(str(tmp_path)).look([100, 555], {}) == {}
+    assert HostProcesses(str(tmp_path)).sample([100, 555], {}) == {}
 
 
 @given(st.binary(max_size=15).filter(lambda name: b"\0" not in name))
@@ -152,11 +152,11 @@ def test_a_runtime_that_is_loaded_later_is_seen_when_it_has_made_threads(tmp_pat
     write_thread(tmp_path, 100, 100)
     maps.write_text("7f00 r-xp /bin/dash\n")
     processes = HostProcesses(str(tmp_path))
-    assert processes.look([100], {})[100].runtimes == ()
+    assert processes.sample([100], {})[100].runtimes == ()
     maps.write_text("7f00 r-xp /venv/lib/libonnxruntime.so.1.23\n")
-    assert processes.look([100], {})[100].runtimes == ()
+    assert processes.sample([100], {})[100].runtimes == ()
     write_thread(tmp_path, 100, 101)
-    assert processes.look([100], {})[100].runtimes == ("onnxruntime",)
+    assert processes.sample([100], {})[100].runtimes == ("onnxruntime",)
 
 
 # --- this machine -------------------------------------------------------------------------------------------------
@@ -269,9 +269,9 @@ def check(process, root):
         planned={},
         containers=(GovernedContainer(name="c", id="ab" * 32),),
     )
-    sight = HostSight(HostCgroups(root), HostProcesses())
+    sampler = HostSampler(HostCgroups(root), HostProcesses())
     process.stdout.readline()
-    before, counted_before = sight.look([pod], Look(0.0, {})), ticks(process.pid)
+    before, counted_before = sampler.sample([pod], Sample(0.0, {})), ticks(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
     time.sleep(1.0)
@@ -280,8 +280,8 @@ def check(process, root):
     # Until the last of them sleeps.
     while (counted := ticks(process.pid)) != (time.sleep(0.1) or ticks(process.pid)):
         pass
-    after = sight.look([pod], before)
-    report = looks.report("worker", Level.PROCESSES, "", [pod], before, after)
+    after = sampler.sample([pod], before)
+    report = samples.report("worker", Level.PROCESSES, "", [pod], before, after)
     (container,) = report.containers
     (seen,) = container.processes
     pool = next(one for one in seen.pools if one.name == "busy-")

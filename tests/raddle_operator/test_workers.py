@@ -1,7 +1,5 @@
 """Worker processes are read from what servers read themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from raddle_operator.injection.workers import SIDECARS, workers

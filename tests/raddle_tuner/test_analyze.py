@@ -1,7 +1,5 @@
 """`raddle analyze`: what a model is made of, before any trial. The models are made here, and run in real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -33,9 +31,6 @@ from raddle_tuner.trials.inputs import InputError
 
 ROOT = Path(__file__).parents[2]
 FLOAT = TensorProto.FLOAT
-
-
-# --- models ---------------------------------------------------------------------------------------------------------
 
 
 def info(name, shape, kind=FLOAT):
@@ -103,9 +98,6 @@ def as_json(*arguments):
     return json.loads(run(*arguments, "-o", "json"))
 
 
-# --- graphs ---------------------------------------------------------------------------------------------------------
-
-
 def nodes(*needs):
     return [Node(name=str(place), kind="Op", needs=tuple(found)) for place, found in enumerate(needs)]
 
@@ -161,9 +153,6 @@ def test_threads_pay_while_each_is_used_by_half(share, paying):
 
 def test_without_a_second_count_nothing_is_said_of_scaling():
     assert scaling.serial_share({1: 5.0}) is None
-
-
-# --- profiles -------------------------------------------------------------------------------------------------------
 
 
 def event(kind, start, took, **args):
@@ -247,9 +236,6 @@ def test_what_the_rounds_differ_by_as_much_among_themselves_is_not_told_apart(tm
     assert dict(text.facts(quiet))["a run takes"].endswith("1.35 ms with 2 threads (1.85 times as fast)")
 
 
-# --- what a file says -----------------------------------------------------------------------------------------------
-
-
 def test_a_node_needs_what_the_graph_inside_it_reads(tmp_path):
     found = onnx_model.read(loop(tmp_path / "loop.onnx"))
     assert [(node.name, node.needs) for node in found.nodes] == [("first", ()), ("decode", (0,))]
@@ -280,9 +266,6 @@ def test_weights_in_other_files_are_counted_and_must_be_there(tmp_path):
     (tmp_path / "weights").unlink()
     with pytest.raises(InputError, match="weight w0 lies in weights, which is not beside it"):
         onnx_model.read(path)
-
-
-# --- the command ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.runtime
@@ -350,9 +333,7 @@ def test_without_inputs_each_node_counts_alike_and_the_text_says_why(tmp_path):
 def test_an_unknown_operator_is_bad_input(tmp_path):
     node = helper.make_node("Own", ["x"], ["y"], domain="com.example")
     path = saved(tmp_path / "own.onnx", [node], [info("x", [1])], [info("y", [1])], domains=[("com.example", 1)])
-    said = run(path, status=2)
-    assert "ONNX Runtime does not load it" in said
-    assert "com.example" in said
+    assert re.search("ONNX Runtime does not load it.*com.example", run(path, status=2), re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -373,9 +354,8 @@ def test_what_is_no_model_is_bad_input(tmp_path):
     (tmp_path / "text.onnx").write_text("no model")
     assert "is no ONNX model" in run(tmp_path / "text.onnx", status=2)
     (tmp_path / "text.pt").write_text("no model")
-    assert re.search(
-        "a TorchScript model is read by torch|is no TorchScript model", run(tmp_path / "text.pt", status=2)
-    )
+    said = run(tmp_path / "text.pt", status=2)
+    assert re.search("a TorchScript model is read by torch|is no TorchScript model", said)
 
 
 def branch(path):

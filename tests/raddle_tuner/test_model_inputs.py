@@ -1,7 +1,5 @@
 """Inputs of models: made from their types and shapes, or read from a file."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -76,11 +74,7 @@ def test_a_shape_that_is_given_fills_what_the_model_leaves_open():
     [
         (model_input(shape=None), {}, "input x is float of any shape; say --shape x=1,3,224,224 or give an .npz file"),
         (model_input(kind="bfloat16"), {}, r"input x is bfloat16 \[1\], which can't be made; what can: .*, float, "),
-        (
-            ModelInput(name="x", type="sequence", shape=None),
-            {},
-            "input x is sequence, which can't be made",
-        ),
+        (ModelInput(name="x", type="sequence", shape=None), {}, "input x is sequence, which can't be made"),
         (model_input(shape=("n", 3)), {"x": (1, 4)}, r"input x: \[1, 4\] does not fit float \[n, 3\]"),
         (model_input(), {"y": (1,)}, "no input is named y; the model has x"),
         (model_input(shape=("n",)), {"x": (1 << 40,)}, "input x: .* more than 8 GiB"),
@@ -149,9 +143,6 @@ def test_a_file_that_is_no_model_says_so(tmp_path):
         inputs.read(tmp_path / "absent.onnx")
 
 
-# --- TorchScript ----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def script(tmp_path):
     path = tmp_path / "model.pt"
@@ -161,10 +152,8 @@ def script(tmp_path):
 
 def test_inputs_of_a_script_are_floats_of_the_shapes_that_are_said_in_their_order(script):
     arrays = inputs.asked(script, None, {"tokens": (1, 8), "mask": (8,)})
-    assert [(name, array.dtype.name, array.shape) for name, array in arrays.items()] == [
-        ("tokens", "float32", (1, 8)),
-        ("mask", "float32", (8,)),
-    ]
+    found = [(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+    assert found == [("tokens", "float32", (1, 8)), ("mask", "float32", (8,))]
 
 
 def test_inputs_of_a_script_are_of_any_type_in_a_file(script, tmp_path):

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from support.examples import examples
+from support.html_page import Page
 from support.picture_browser import BROWSER, wrong_with
 from support.tunings import tunings
 
@@ -44,9 +44,6 @@ def with_result(**changes):
 def text(tuning, capsys):
     table.show(tuning)
     return capsys.readouterr().out
-
-
-# --- text and JSON ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -110,11 +107,6 @@ def test_the_document_of_a_tuning(golden):
     golden("result.json", json.dumps(document, indent=2) + "\n")
 
 
-def test_json_on_standard_output_reads_as_the_same_tuning(capsys):
-    writing.write(example(Kind.LATENCY), form="json")
-    assert from_document(json.loads(capsys.readouterr().out)) == TUNING
-
-
 @given(tunings)
 @examples(0.2)
 def test_any_tuning_has_a_table(tuning):
@@ -132,16 +124,8 @@ def test_a_table_needs_no_pictures():
         "import sys, json; from raddle_tuner.commands.result import writing"
         "; from raddle_tuner.search.document import from_document; writing.write(from_document(json.load(sys.stdin)), form='text'); assert 'matplotlib' not in sys.modules"
     )
-    subprocess.run(
-        [sys.executable, "-c", command],
-        input=json.dumps(to_document(TUNING)),
-        text=True,
-        check=True,
-        capture_output=True,
-    )
-
-
-# --- reports ----------------------------------------------------------------------------------------------------------
+    stdin = json.dumps(to_document(TUNING))
+    subprocess.run([sys.executable, "-c", command], input=stdin, text=True, check=True, capture_output=True)
 
 
 REPORTS = {
@@ -162,39 +146,6 @@ def test_a_report_made_of_the_document_is_the_same(suffix, tmp_path, capsys):
 def test_a_report_that_can_not_be_written_is_said(tmp_path):
     with pytest.raises(click.ClickException, match=r"no/tuned\.json: No such file"):
         writing.write(TUNING, form="json", report=tmp_path / "no" / "tuned.json")
-
-
-# --- the page ---------------------------------------------------------------------------------------------------------
-
-
-class Page(HTMLParser):
-    """The tags and attributes of a page, and its words: those that are shown, without pictures, code and style."""
-
-    VOID = frozenset({"meta", "br"})
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.values, self.words, self.open = set(), [], [], []
-        self.feed(html)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.values += [(name, value) for name, value in attrs if name != "style"]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.add(tag)
-        self.values += attrs
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"style", "svg", "pre", "title"} & set(self.open):
-            self.words.append(data)
 
 
 PAGES = {
@@ -226,11 +177,8 @@ def test_no_two_elements_of_the_page_have_one_id():
 
 def test_text_of_users_is_text():
     hostile = Trial(candidate=Candidate.of({"threads.intraOp": HOSTILE}), phases=(), blocks=(), skipped=HOSTILE)
-    html = page.page(
-        replace(
-            with_result(trials=(*TUNING.result.trials, hostile), remarks=(HOSTILE,)), name=HOSTILE, finished=HOSTILE
-        )
-    )
+    result = with_result(trials=(*TUNING.result.trials, hostile), remarks=(HOSTILE,))
+    html = page.page(replace(result, name=HOSTILE, finished=HOSTILE))
     assert "<script" not in html
     assert "".join(Page(html).words).count("<script>") >= 4
 
@@ -243,7 +191,8 @@ def numbers(said):
 def test_every_number_of_the_page_is_in_the_table_or_the_document(kind, capsys):
     tuning = example(kind)
     shown = numbers(" ".join(Page(page_of(tuning)).words))
-    plan, winner = (next(row.figures for row in rows(tuning) if which(row)) for which in (is_plan, is_winner))
+    plan = next(row.figures for row in rows(tuning) if row.is_plan)
+    winner = next(row.figures for row in rows(tuning) if row.is_winner)
     changes = {
         f"{abs(100 * (after / before - 1)):.1f}"
         for before, after in zip(values(plan), values(winner), strict=True)
@@ -253,14 +202,6 @@ def test_every_number_of_the_page_is_in_the_table_or_the_document(kind, capsys):
     count = {str(sum(1 for row in rows(tuning) if row.figures)), str(sum(1 for row in rows(tuning) if not row.figures))}
     known = numbers(text(tuning, capsys)) | numbers(json.dumps(to_document(tuning)["key"])) | changes | parts | count
     assert shown - known == set()
-
-
-def is_plan(row):
-    return row.is_plan
-
-
-def is_winner(row):
-    return row.is_winner
 
 
 def values(one):
@@ -294,26 +235,12 @@ BARE = {
 @pytest.mark.parametrize("planned", [Candidate(), TUNING.planned], ids=["threads unknown", "threads known"])
 @pytest.mark.parametrize("trials", BARE.values(), ids=BARE)
 def test_a_tuning_that_ended_early_has_a_page_and_pictures(trials, planned, capsys):
-    early = replace(
-        with_result(
-            verdict=Verdict.INCONCLUSIVE,
-            winner=Candidate(),
-            gain=None,
-            bound=None,
-            contributions=(),
-            front=(),
-            trials=trials,
-            remarks=(),
-            noise_percent=0.0,
-        ),
-        planned=planned,
-    )
+    nothing = {"winner": Candidate(), "gain": None, "bound": None, "contributions": (), "front": (), "remarks": ()}
+    result = with_result(verdict=Verdict.INCONCLUSIVE, trials=trials, noise_percent=0.0, **nothing)
+    early = replace(result, planned=planned)
     Page(page.page(early))
     ET.fromstring(charts.file(early))
     assert "Not decided, so keep the plan" in text(early, capsys)
-
-
-# --- pictures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

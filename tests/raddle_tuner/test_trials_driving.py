@@ -1,7 +1,5 @@
 """A search driven: what is said once, what is recorded, when it ends. Blocks are given, not measured."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass, field
 from random import Random
@@ -51,9 +49,17 @@ def asking(seconds=40.0):
     return search.tune(AIM, SPACE, search.Limits(seconds=seconds))
 
 
+def driver(given, record=None):
+    return Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record)
+
+
+def recorded(tmp_path):
+    return Record.of(tmp_path / "record", {"version": 1})
+
+
 def test_that_blocks_are_disturbed_is_said_once():
     given = Given(block(disturbed=("other processes took 40 % of the machine",)))
-    Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None).drive(asking())
+    driver(given).drive(asking())
     assert len(given.asked) > 2
     assert given.said == [
         "other processes took 40 % of the machine: blocks so disturbed say less, so that it takes longer"
@@ -63,7 +69,7 @@ def test_that_blocks_are_disturbed_is_said_once():
 def test_a_signal_ends_the_search_with_what_is_known():
     given = Given(block(), after=3, ended_by=signal.SIGTERM)
     with ending.signals():
-        result = Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None).drive(asking())
+        result = driver(given).drive(asking())
         assert ending.status() == 143
     assert result.verdict is Verdict.INCONCLUSIVE
     assert len(given.asked) == 4
@@ -71,33 +77,28 @@ def test_a_signal_ends_the_search_with_what_is_known():
 
 def test_what_was_recorded_is_not_measured_again(tmp_path):
     given = Given(block())
-    with Record.of(tmp_path / "record", {"version": 1}) as record:
-        driver = Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record)
-        complete = driver.drive(asking())
+    with recorded(tmp_path) as record:
+        complete = driver(given, record).drive(asking())
     again = Given(block())
-    with Record.of(tmp_path / "record", {"version": 1}) as record:
+    with recorded(tmp_path) as record:
         assert [ask for ask, _ in record.answers] == given.asked
-        driver = Driver(measuring=again, budget_s=60.0, told=lambda ask, left_s: None, record=record)
-        assert driver.drive(asking()) == complete
+        assert driver(again, record).drive(asking()) == complete
     assert again.asked == []
 
 
 def test_a_record_of_another_search_is_refused(tmp_path):
-    with Record.of(tmp_path / "record", {"version": 1}) as record:
-        given = Given(block())
-        Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record).drive(asking())
+    with recorded(tmp_path) as record:
+        driver(Given(block()), record).drive(asking())
     other = search.tune(Objective(kind=Kind.LATENCY, rate=50.0), SPACE, search.Limits(seconds=40.0))
-    with Record.of(tmp_path / "record", {"version": 1}) as record, pytest.raises(RecordError, match="another search"):
-        Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record).drive(other)
+    with recorded(tmp_path) as record, pytest.raises(RecordError, match="another search"):
+        driver(Given(block()), record).drive(other)
 
 
 def test_a_baseline_that_fails_is_not_recorded_for_next_time(tmp_path):
     given = Given(Failure("no port"))
-    with Record.of(tmp_path / "record", {"version": 1}) as record:
-        driver = Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record)
-        with pytest.raises(search.BaselineError, match="no port"):
-            driver.drive(asking())
-    with Record.of(tmp_path / "record", {"version": 1}) as record:
+    with recorded(tmp_path) as record, pytest.raises(search.BaselineError, match="no port"):
+        driver(given, record).drive(asking())
+    with recorded(tmp_path) as record:
         assert record.answers == ()
     assert given.asked[0].candidate == Candidate()
     assert given.said == []
@@ -105,9 +106,8 @@ def test_a_baseline_that_fails_is_not_recorded_for_next_time(tmp_path):
 
 def test_a_search_goes_on_where_nothing_can_be_recorded_any_more(tmp_path):
     given = Given(block())
-    with Record.of(tmp_path / "record", {"version": 1}) as record, open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
-        broken = Record(full, record.answers, 0.0)
-        Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=broken).drive(asking())
+    with recorded(tmp_path) as record, open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
+        driver(given, Record(full, record.answers, 0.0)).drive(asking())
         assert len(given.asked) > 2
         assert given.said == ["/dev/full: No space left on device: blocks are recorded no more"]
 

@@ -1,7 +1,5 @@
 """Requests of the KServe v2 protocol: what the metadata asks for, as JSON and as bytes, answered by a real session."""
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -66,10 +64,7 @@ def test_what_can_not_be_asked_is_said(server, model, said):
 
 @pytest.mark.parametrize(
     ("url", "server"),
-    [
-        ("http://a:1/v2/models/m", "http://a:1/v2"),
-        ("http://a/behind/v2/models/m/versions/2", "http://a/behind/v2"),
-    ],
+    [("http://a:1/v2/models/m", "http://a:1/v2"), ("http://a/behind/v2/models/m/versions/2", "http://a/behind/v2")],
 )
 def test_the_server_is_asked_beside_its_models(url, server):
     assert kserve.server_url(url) == server
@@ -115,9 +110,8 @@ def test_a_server_is_asked_with_inputs_made_for_it(tmp_path, extensions):
     how = programs.Server(command=command, request=Request(url=url), kserve=Inputs())
     said = []
     given = Container(cpus=None, variables={}, mounts=(), notes=())
+    request = MeasurementRequest(candidate=Candidate(), rate=50.0, seconds=0.2, seed=1, phase="test")
     with Measuring(start=lambda _: programs.server(given, how, 1, said.append), say=said.append) as measuring:
-        block = measuring.measure(
-            MeasurementRequest(candidate=Candidate(), rate=50.0, seconds=0.2, seed=1, phase="test")
-        )
+        block = measuring.measure(request)
     assert isinstance(block, Block), block
     assert (len(block.latencies_ms), block.missed, said) == (10, 0, [])

@@ -3,8 +3,6 @@
 No timing is asserted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
@@ -148,9 +146,6 @@ def test_a_runner_that_ends_is_said(runners):
 
     with pytest.raises(LoadError, match="the runner has ended"):
         runners(end).offered(offer(50, 0.1), lambda: None)
-
-
-# --- servers --------------------------------------------------------------------------------------------------------
 
 
 async def most_at_once(**more):

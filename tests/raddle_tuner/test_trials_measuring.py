@@ -3,8 +3,6 @@
 No timing is asserted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -29,13 +27,25 @@ from raddle_tuner.trials import inputs, models, programs
 from raddle_tuner.trials.base import Base
 from raddle_tuner.trials.http_load import Request
 from raddle_tuner.trials.measuring import Measuring
-from raddle_tuner.trials.processes import Here
+from raddle_tuner.trials.processes import LocalProcesses
 
 pytestmark = pytest.mark.slow
 
 NOTHING = Candidate()
 ONE = Candidate.of({"threads.intraOp": 1})
 needs_quota = pytest.mark.skipif(quota.available() is not None, reason=str(quota.available()))
+
+
+def answered(measured):
+    """The block that was measured, which is no failure."""
+    assert isinstance(measured, Block), measured
+    return measured
+
+
+def reason(measured):
+    """Why it failed."""
+    assert isinstance(measured, Failure)
+    return measured.reason
 
 
 def ask(candidate=NOTHING, rate=50.0, seconds=0.2, seed=1):
@@ -92,12 +102,8 @@ def python(model, tmp_path, said, cpus=None, instances=1, arrays=None, io_bindin
     return lambda candidate: programs.runners(given(cpus), command, instances, said.append)
 
 
-# --- runners --------------------------------------------------------------------------------------------------------
-
-
 def test_a_block_of_a_runner_has_a_latency_for_each_request(measuring, model, tmp_path, said):
-    block = measuring(python(model, tmp_path, said)).measure(ask())
-    assert isinstance(block, Block), block
+    block = answered(measuring(python(model, tmp_path, said)).measure(ask()))
     assert (len(block.latencies_ms), block.missed, said) == (10, 0, [])
     assert block.cpu_s is not None
     assert {"steal_percent", "others_percent"} <= dict(block.conditions).keys()
@@ -105,8 +111,7 @@ def test_a_block_of_a_runner_has_a_latency_for_each_request(measuring, model, tm
 
 @needs_quota
 def test_a_block_under_a_quota_counts_its_periods(measuring, model, tmp_path, said):
-    block = measuring(python(model, tmp_path, said, cpus=0.5, instances=2)).measure(ask(rate=None))
-    assert isinstance(block, Block), block
+    block = answered(measuring(python(model, tmp_path, said, cpus=0.5, instances=2)).measure(ask(rate=None)))
     assert block.periods
     assert block.throttled_periods is not None
 
@@ -114,24 +119,17 @@ def test_a_block_under_a_quota_counts_its_periods(measuring, model, tmp_path, sa
 def test_a_model_that_does_not_load_says_why(measuring, tmp_path, said):
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    failure = measuring(python(broken, tmp_path, said, arrays={})).measure(ask())
-    assert isinstance(failure, Failure)
-    assert "broken.onnx" in failure.reason
+    assert "broken.onnx" in reason(measuring(python(broken, tmp_path, said, arrays={})).measure(ask()))
 
 
 def test_inputs_that_do_not_fit_are_said(measuring, model, tmp_path, said):
     arrays = {"x": np.ones((1, 2, 3), np.float32)}
-    failure = measuring(python(model, tmp_path, said, arrays=arrays)).measure(ask())
-    assert isinstance(failure, Failure)
-    assert "invalid dimensions" in failure.reason
+    assert "invalid dimensions" in reason(measuring(python(model, tmp_path, said, arrays=arrays)).measure(ask()))
 
 
 def test_a_runner_is_asked_with_io_binding(measuring, model, tmp_path, said):
-    block = measuring(python(model, tmp_path, said, io_binding=True)).measure(ask())
-    assert isinstance(block, Block), block
+    answered(measuring(python(model, tmp_path, said, io_binding=True)).measure(ask()))
 
-
-# --- servers --------------------------------------------------------------------------------------------------------
 
 # A server of aiohttp: it answers /ask as `how` says; sometimes: one of any 60 in a row fails.
 SERVER = """
@@ -181,11 +179,9 @@ def server(tmp_path, said):
 
 def test_a_server_is_asked_over_http(measuring, server, said):
     one = measuring(server("well"))
-    block = one.measure(ask())
-    assert isinstance(block, Block), block
+    block = answered(one.measure(ask()))
     assert (len(block.latencies_ms), block.missed, said) == (10, 0, [])
-    closed = one.measure(ask(rate=None))
-    assert isinstance(closed, Block), closed
+    closed = answered(one.measure(ask(rate=None)))
     assert len(closed.latencies_ms) > 2
 
 
@@ -216,36 +212,29 @@ def test_a_result_of_a_server_is_for_the_onnxruntime_that_its_shim_tells_of(meas
     ],
 )
 def test_a_server_that_gives_no_good_answer_is_said(how, path, why, measuring, server):
-    failure = measuring(server(how, path=path, start_s=60.0 if how == "not at all" else 3.0)).measure(ask())
-    assert isinstance(failure, Failure)
-    assert why in failure.reason
+    assert why in reason(measuring(server(how, path=path, start_s=60.0 if how == "not at all" else 3.0)).measure(ask()))
 
 
 def test_a_request_that_the_server_refuses_is_not_tried_for_long(measuring, server, tmp_path):
     (tmp_path / "other").write_bytes(b"what?")
-    failure = measuring(server("well", body="other")).measure(ask())
-    assert isinstance(failure, Failure)
-    assert "it answers 400 Bad Request: not the question" in failure.reason
+    assert "it answers 400 Bad Request: not the question" in reason(
+        measuring(server("well", body="other")).measure(ask())
+    )
 
 
 def test_a_server_that_dies_under_load_is_said(measuring, server):
-    failure = measuring(server("dies")).measure(ask())
-    assert isinstance(failure, Failure)
-    assert "the program ended with status 7" in failure.reason
+    assert "the program ended with status 7" in reason(measuring(server("dies")).measure(ask()))
 
 
 def test_single_failed_answers_are_missed_and_said(measuring, server, said):
-    block = measuring(server("sometimes")).measure(ask(rate=200, seconds=0.3))
-    assert isinstance(block, Block), block
+    block = answered(measuring(server("sometimes")).measure(ask(rate=200, seconds=0.3)))
     assert block.missed == 1
     assert said == ["1 of 60 requests failed: 500 Internal Server Error: no model here"]
 
 
 def test_processes_that_a_server_starts_end_with_it(measuring, server):
-    assert isinstance(measuring(server("forks")).measure(ask()), Block)
+    answered(measuring(server("forks")).measure(ask()))
 
-
-# --- processes ------------------------------------------------------------------------------------------------------
 
 # It works for a while, and so does a child in a session of its own; then the child says so.
 WORKS = """
@@ -272,7 +261,7 @@ def working():
         def start(prefix=()):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             entered = StartedContainer(argv=[*prefix, sys.executable, "-c", WORKS], environment=os.environ, group=None)
-            here = Here(entered, folder)
+            here = LocalProcesses(entered, folder)
             stack.callback(here.end)
             here.start()
             waiting.wait(lambda: here.check() or "worked" in here.output(), "both have worked")
@@ -301,9 +290,6 @@ def test_in_a_cgroup_that_another_made_its_periods_are_counted(working):
         assert here.pids() == set(group.pids())
 
 
-# --- several candidates ---------------------------------------------------------------------------------------------
-
-
 def counting(start):
     """A start that notes each candidate that it starts, and the list of them."""
     started = []
@@ -318,7 +304,7 @@ def counting(start):
 def test_all_are_stopped_that_are_not_measured(measuring, model, tmp_path, said):
     one = measuring(python(model, tmp_path, said))
     for candidate in (NOTHING, ONE, NOTHING):
-        assert isinstance(one.measure(ask(candidate)), Block)
+        answered(one.measure(ask(candidate)))
     for candidate in (NOTHING, ONE):
         for pid in one.program(candidate).processes.pids():
             assert os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT).si_status == signal.SIGSTOP
@@ -328,7 +314,7 @@ def test_no_more_are_kept_than_asked_for_the_one_longest_unused_ends_first(measu
     counted, started = counting(python(model, tmp_path, said))
     one = measuring(counted, kept=1)
     for candidate in (NOTHING, NOTHING, ONE, NOTHING):
-        assert isinstance(one.measure(ask(candidate, seconds=0.1)), Block)
+        answered(one.measure(ask(candidate, seconds=0.1)))
     assert started == [NOTHING, ONE, NOTHING]
 
 
@@ -337,16 +323,14 @@ def test_a_block_that_shall_be_fresh_is_of_a_program_that_has_not_worked(measuri
     one = measuring(counted)
     one.program(NOTHING)
     for fresh in (True, False, True):
-        assert isinstance(one.measure(replace(ask(seconds=0.1), fresh=fresh)), Block)
+        answered(one.measure(replace(ask(seconds=0.1), fresh=fresh)))
     assert len(started) == 2
 
 
 def test_one_that_has_ended_meanwhile_fails_and_is_started_again(measuring, model, tmp_path, said):
     one = measuring(python(model, tmp_path, said))
-    assert isinstance(one.measure(ask()), Block)
+    answered(one.measure(ask()))
     for pid in one.program(NOTHING).processes.pids():
         os.kill(pid, signal.SIGKILL)
-    failure = one.measure(ask())
-    assert isinstance(failure, Failure)
-    assert "the program ended by SIGKILL" in failure.reason
-    assert isinstance(one.measure(ask()), Block)
+    assert "the program ended by SIGKILL" in reason(one.measure(ask()))
+    answered(one.measure(ask()))

@@ -3,10 +3,7 @@
 No timing is asserted.
 """
 
-from __future__ import annotations
-
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,14 +22,11 @@ from raddle_operator.local.container import Container
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.results.candidate import Candidate
 from raddle_tuner.analysis import subject as subjects
-from raddle_tuner.search.blocks import Block, Failure, MeasurementRequest
+from raddle_tuner.search.blocks import Block, MeasurementRequest
 from raddle_tuner.trials import models, words
 from raddle_tuner.trials.base import Base
-from raddle_tuner.trials.http_load import Request
 from raddle_tuner.trials.measuring import Measuring
 from raddle_tuner.trials.pod import Pod, TrialError
-from raddle_tuner.trials.programs import Server
-from raddle_tuner.trials.subject import Model, Served
 
 BIN = Path(sys.executable).parent
 needs_quota = pytest.mark.skipif(quota.available() is not None, reason=str(quota.available()))
@@ -59,9 +53,6 @@ def one(shared):
         made.await_ready()
         yield made
     assert not list(shared.iterdir())
-
-
-# --- the supervisor -------------------------------------------------------------------------------------------------
 
 
 def test_shellcheck_has_nothing_to_say():
@@ -158,37 +149,18 @@ def test_a_container_that_does_not_show_up_is_said(shared):
         one.await_ready(0.1)
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("", ""),
-        ("two words", "two words"),
-        ("$(A)/z", "x y/z"),
-        ("$(NONE)", "$(NONE)"),
-        ("$$(A) $$", "$(A) $"),
-        ("'$(A)\"", "'x y\""),
-        ("$(not.a.name)", "$(not.a.name)"),
-        ("$A `id` $(A", "$A `id` $(A"),
-        ("\\$(NONE)\\", "\\$(NONE)\\"),
-        ("a\nb", "a\nb"),
+        ("", ""), ("two words", "two words"), ("$(A)/z", "x y/z"), ("$(NONE)", "$(NONE)"), ("$$(A) $$", "$(A) $"),
+        ("'$(A)\"", "'x y\""), ("$(not.a.name)", "$(not.a.name)"), ("$A `id` $(A", "$A `id` $(A"),
+        ("\\$(NONE)\\", "\\$(NONE)\\"), ("a\nb", "a\nb"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_a_pod_specs_text_is_read_in_a_shell_as_the_kubelet_reads_it(text, read, shell):
-    done = subprocess.run(
-        [shell, "-c", f"printf %s {words.word(text)}"],
-        env={"A": "x y", "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == read
-
-
-# --- a model and a server -------------------------------------------------------------------------------------------
+    command, env = [shell, "-c", f"printf %s {words.word(text)}"], {"A": "x y", "PATH": os.environ["PATH"]}
+    assert subprocess.check_output(command, env=env, text=True) == read
 
 
 def test_a_file_that_only_the_workload_may_read_is_copied(one, shared, tmp_path):
@@ -252,37 +224,12 @@ def test_a_real_model_runs_in_the_container(measured, shared, io_binding):
     assert block.cpu_s is not None
 
 
-def test_a_model_that_does_not_load_says_why(measured, shared):
-    with tuning_pods.folder() as theirs:
-        broken = theirs / "broken.onnx"
-        broken.write_text("no model")
-        runner = models.PodRunner.written("python", shared, own=sys.executable)
-        (shared / "inputs").mkdir()
-        (shared / "inputs" / "inputs").write_text("")
-        failure = measured(Model(path=broken, runner=runner, inputs=shared / "inputs", digest=""))
-    assert isinstance(failure, Failure)
-    assert "broken.onnx" in failure.reason
-
-
-@needs_quota
-def test_a_server_of_the_container_is_asked(measured):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    request = Request(url=f"http://localhost:{port}/")
-    server = Server(command=("python3", "-m", "http.server", str(port)), request=request)
-    block = measured(Served(server=server, callers=2))
-    assert isinstance(block, Block), block
-    assert block.missed == 0
-
-
 def test_the_shim_that_the_container_has_is_loaded_with_a_candidates_plan_beside_its_own_variables(shared):
     container = {"name": "serve", "image": "serve", "resources": {"limits": {"cpu": "2"}}}
     container["env"] = [{"name": "PYTHONPATH", "value": "/theirs"}]
     policy = {**offline.default_policy().obj, "metadata": {"name": "default", "namespace": "models"}}
-    made = offline.of_container(
-        container, offline.for_everything(policy_from_object(policy)), "here", sysfs.read_machine("/")
-    )
+    everything = offline.for_everything(policy_from_object(policy))
+    made = offline.of_container(container, everything, "here", sysfs.read_machine("/"))
     if delivery.PRELOAD_FILE not in made.mounts:
         pytest.skip("no native shim is built here")
     with tuning_pods.folder() as shim:
@@ -303,6 +250,5 @@ def test_a_runner_is_started_by_the_interpreter_of_the_workload(tmp_path):
     runner = models.PodRunner.written("python", tmp_path, own="/opt/venv/bin/python3.11")
     command = runner.command(Path("/models/$x.onnx"), Path("/in"), io_binding=True)
     assert command == ["/opt/venv/bin/python3.11", f"{tmp_path}/run_model.py", "/models/$$x.onnx", "/in", "io-binding"]
-    assert (
-        models.PodRunner.written("python", tmp_path, own="/serve.sh").command(Path("/m"), Path("/in"))[0] == "python3"
-    )
+    shell = models.PodRunner.written("python", tmp_path, own="/serve.sh")
+    assert shell.command(Path("/m"), Path("/in"))[0] == "python3"

@@ -1,7 +1,5 @@
 """A record of a tuning: what was measured comes back as it was, and one of another question is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

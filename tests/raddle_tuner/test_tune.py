@@ -1,7 +1,5 @@
 """`raddle tune`: what it refuses, what it would do, a real search of a tiny model, and an end by Ctrl-C."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -178,19 +176,15 @@ def test_a_server_is_tuned_over_http_and_one_that_does_not_load_its_model_is_sai
     assert bool(done.stdout) == (status == 0)
 
 
-# --- meanwhile ------------------------------------------------------------------------------------------------------
-
-
 def shown(*, terminal):
     """What is written while three blocks are measured, and the bar alone."""
     file = io.StringIO()
     progress = Progress(budget_s=60.0, console=Console(file=file, force_terminal=terminal, width=80, soft_wrap=True))
     with progress.shown():
-        for phase, candidate, left_s in (("A/A", {}, 60.0), ("A/A", {}, 59.0), ("race", {"threads.intraOp": 2}, 30.4)):
-            progress.tell(
-                MeasurementRequest(candidate=Candidate.of(candidate), rate=None, seconds=1.0, seed=1, phase=phase),
-                left_s,
-            )
+        for phase, found, left_s in (("A/A", {}, 60.0), ("A/A", {}, 59.0), ("race", {"threads.intraOp": 2}, 30.4)):
+            candidate = Candidate.of(found)
+            request = MeasurementRequest(candidate=candidate, rate=None, seconds=1.0, seed=1, phase=phase)
+            progress.tell(request, left_s)
         progress.say("it is so")
         progress.close()
     return file.getvalue()
@@ -213,9 +207,6 @@ def test_a_bar_is_drawn_on_a_terminal_and_taken_away():
     assert written.endswith("\x1b[2K")
 
 
-# --- an end that someone asks for -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def begun(tmp_path):
     """begun(...): `raddle tune` with these arguments. At the end no folder and no cgroup of it is left."""
@@ -224,13 +215,9 @@ def begun(tmp_path):
 
     def begin(*arguments):
         # A shell that starts the tests in the background has them ignore SIGINT.
-        process = subprocess.Popen(
-            ["env", "--default-signal=INT,QUIT", RADDLE, "tune", *arguments, "--rate", "50", "-o", "json"],
-            env={**os.environ, "TMPDIR": str(folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = ["env", "--default-signal=INT,QUIT", RADDLE, "tune", *arguments, "--rate", "50", "-o", "json"]
+        pipes, there = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}, {**os.environ, "TMPDIR": str(folder)}
+        process = subprocess.Popen(command, env=there, text=True, **pipes)
         pids.append(process.pid)
         return process
 
@@ -266,12 +253,9 @@ def test_a_signal_ends_the_measuring_and_what_is_known_is_said(begun, model, num
 def test_the_end_of_its_terminal_ends_the_measuring_and_leaves_no_process(model, tmp_path):
     ours, theirs = os.openpty()
     report = tmp_path / "report.json"
-    process = subprocess.Popen(
-        ["env", "--default-signal=HUP", "setsid", "--ctty", RADDLE, "tune", model, "--rate", "50", "--report", report],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    arguments = [RADDLE, "tune", model, "--rate", "50", "--report", report]
+    command = ["env", "--default-signal=HUP", "setsid", "--ctty", *arguments]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     said = b""
     while b"capacity" not in said:
@@ -313,16 +297,12 @@ def test_a_signal_while_a_server_comes_up_leaves_nothing(begun, tmp_path):
 
 
 @SIGNALS
-def test_a_signal_is_kept_until_something_is_awaited(number):
+def test_a_signal_is_kept_until_something_is_awaited_and_breaks_that_off_once(number):
     with ending.signals():
         signal.raise_signal(number)
         assert ending.status() == 128 + number
         with pytest.raises(ending.EndedError), ending.awaited():
             pytest.fail("awaited in spite of it")
-
-
-@SIGNALS
-def test_a_signal_breaks_off_what_is_awaited_once(number):
     with ending.signals():
         with pytest.raises(ending.EndedError) as error, ending.awaited():
             signal.raise_signal(number)

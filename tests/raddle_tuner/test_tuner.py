@@ -3,8 +3,6 @@
 No timing is asserted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -69,13 +67,9 @@ def tuner(given, theirs, **variables):
         message.touch()
         message.chmod(0o666)
         command = [RADDLE, "tuner", f"--folder={shared}", f"--message={message}", f"--request={theirs / 'request'}"]
-        started = subprocess.Popen(
-            [*local_container.as_user(TUNERS_UID), *command],
-            env={**os.environ, "RADDLE_TUNING": json.dumps(given), "TMPDIR": str(theirs)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*local_container.as_user(TUNERS_UID), *command]
+        env = {**os.environ, "RADDLE_TUNING": json.dumps(given), "TMPDIR": str(theirs)}
+        started = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             yield started, message
         finally:
@@ -94,9 +88,6 @@ def ended(given, theirs, **variables):
         assert done.exit_code == isinstance(found, summary.Failed), done.output
         assert {path.name for path in shared.iterdir()} <= LEFT
     return found, done.stdout
-
-
-# --- what it does ---------------------------------------------------------------------------------------------------
 
 
 def test_sigterm_ends_it_in_order_with_what_is_known_in_the_log_and_no_verdict(theirs):
@@ -182,20 +173,16 @@ def test_the_containers_own_command_is_asked_with_what_the_config_map_has(asked,
             assert line, "it ended before"
 
 
-def test_a_request_that_the_server_refuses_is_said(asked, theirs):
-    given, variables = asked("other")
-    found, _ = ended(given, theirs, **variables)
-    assert "it answers 422 Unprocessable" in found.error
-
-
-def test_a_config_map_without_the_key_is_said_at_once(asked, theirs):
-    given, variables = asked("typo")
-    found, _ = ended(given, theirs, **variables)
-    said = "ConfigMap requests is not there or has no key typo"
-    assert found == summary.Failed(f"spec.server.request.configMap: {said}")
-
-
-# --- what it can't do -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("other", "it answers 422 Unprocessable"),
+        ("typo", "spec.server.request.configMap: ConfigMap requests is not there or has no key typo"),
+    ],
+)
+def test_a_request_that_the_server_refuses_or_that_is_not_there_is_said(asked, theirs, key, said):
+    given, variables = asked(key)
+    assert said in ended(given, theirs, **variables)[0].error
 
 
 def test_a_model_that_does_not_load_is_said(theirs):
@@ -249,18 +236,11 @@ def test_an_image_without_a_command_of_its_own_is_said(theirs):
     assert found.error.startswith("spec.server.command: must be set: the container has no command of its own")
 
 
-# --- what it is told ------------------------------------------------------------------------------------------------
-
-
 BROKEN = {
     "no JSON": ("{", "order", "must be JSON"),
     "no tuning": ({**order(), "tuning": None}, "tuning", "object"),
     "no container": ({**order(), "container": []}, "container", "object"),
-    "a confirmed list": (
-        {**order(), "confirm": {"threads.intraOp": [1]}},
-        "confirm.threads.intraOp",
-        "a text, a number",
-    ),
+    "a list": ({**order(), "confirm": {"threads.intraOp": [1]}}, "confirm.threads.intraOp", "a text, a number"),
     "an image": ({**order(), "image": 7}, "image", "text"),
 }
 
@@ -272,8 +252,6 @@ def test_what_is_no_order_is_named_by_its_field(given, path, said):
     assert raised.value.path == path
     assert said in raised.value.message
 
-
-# --- CPUs of its own ------------------------------------------------------------------------------------------------
 
 WHOLE = {"limits": {"cpu": "1", "memory": "1Gi"}}
 
@@ -299,9 +277,6 @@ def test_cpus_are_exclusive_where_the_container_has_as_many_as_it_asks_for(resou
         there.await_ready()
         base = _base(given, there)
     assert is_exclusive(base.machine, base.budget) is exclusive
-
-
-# --- CPUs that the pod's others keep ----------------------------------------------------------------------------------
 
 
 def test_what_the_policy_reserves_is_not_measured_with():

@@ -85,9 +85,6 @@ def test_noise_that_was_not_measured_is_not_said_to_be_none():
     assert "equal settings" not in advice.answer(changed.result)
 
 
-# --- the patch --------------------------------------------------------------------------------------------------------
-
-
 def test_the_patch_is_the_winners_part_of_a_policy_with_the_reasons():
     patch = advice.policy_patch(TUNING)
     assert yaml.safe_load(patch) == PATCH
@@ -131,9 +128,6 @@ def test_there_is_no_patch_where_no_policy_can_do_it():
     assert advice.policy_patch(with_result(winner=Candidate.of({"program.ioBinding": True}))) == ""
 
 
-# --- the code ---------------------------------------------------------------------------------------------------------
-
-
 def code(candidate, where):
     [one] = advice.for_the_program(Candidate.of(candidate))
     return dict(one.code)[where]
@@ -152,8 +146,7 @@ def test_instances_are_said_as_workers():
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"threads.intraOp": 3}, {"program.ioBinding": False}, {"program.instances": 1}],
+    "settings", [{}, {"threads.intraOp": 3}, {"program.ioBinding": False}, {"program.instances": 1}]
 )
 def test_nothing_is_advised_that_the_program_does_anyway(settings):
     assert advice.for_the_program(Candidate.of(settings)) == ()

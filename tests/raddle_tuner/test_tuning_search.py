@@ -85,11 +85,9 @@ def test_cost_compares_cpu_time_of_a_request():
 
 def test_cost_without_a_cpu_time_says_so():
     machine = Machine()
+    search = tune(dataclasses.replace(LATENCY, kind=Kind.COST), SPACE)
     with pytest.raises(BaselineError, match="no cpu_ms_per_request"):
-        drive(
-            tune(dataclasses.replace(LATENCY, kind=Kind.COST), SPACE),
-            lambda ask: dataclasses.replace(machine(ask), cpu_s=None),
-        )
+        drive(search, lambda ask: dataclasses.replace(machine(ask), cpu_s=None))
 
 
 def test_a_difference_of_3_percent_is_found_where_the_machine_is_quiet():
@@ -229,10 +227,8 @@ def test_a_rate_that_instances_serve_is_searched():
     assert result.capacity > 500
     result = drive(tune(Objective(kind=Kind.LATENCY, rate=5000.0), SPACE), serves)
     assert result.verdict is Verdict.BOUND_NOT_MET
-    assert (
-        "1000 are served at most; tried: the plan; threads.intraOp 1, 2, 4, 8; program.instances 2 x 2, "
-        in (result.remarks[0])
-    )
+    tried = "1000 are served at most; tried: the plan; threads.intraOp 1, 2, 4, 8; program.instances 2 x 2, "
+    assert tried in result.remarks[0]
 
 
 @pytest.mark.parametrize("rate", [5.0, 10.0, 20.0])
@@ -357,23 +353,18 @@ def test_where_the_plan_breaks_the_bound_what_keeps_it_wins_though_it_costs_more
     assert (again.verdict, again.winner) == (Verdict.BETTER, WINNER)
 
 
-def test_where_the_plan_keeps_the_bound_too_what_costs_more_is_not_better():
-    result = drive(tune(COST_WITH_A_BOUND, SPACE, Limits(seconds=300.0)), fast_but_dear(12.0, 8.0))
-    assert (result.verdict, result.winner) == (Verdict.NO_DIFFERENCE, Candidate())
-
-
-def test_where_nothing_keeps_the_bound_the_plan_is_what_is_named():
-    result = drive(tune(COST_WITH_A_BOUND, SPACE, Limits(seconds=300.0)), fast_but_dear(28.0, 25.0))
-    assert (result.verdict, result.winner) == (Verdict.BOUND_NOT_MET, Candidate())
+@pytest.mark.parametrize(
+    ("plan_ms", "fast_ms", "verdict"), [(12.0, 8.0, Verdict.NO_DIFFERENCE), (28.0, 25.0, Verdict.BOUND_NOT_MET)]
+)
+def test_where_the_plan_keeps_the_bound_too_or_nothing_does_the_plan_is_named(plan_ms, fast_ms, verdict):
+    result = drive(tune(COST_WITH_A_BOUND, SPACE, Limits(seconds=300.0)), fast_but_dear(plan_ms, fast_ms))
+    assert (result.verdict, result.winner) == (verdict, Candidate())
 
 
 def test_a_dry_run_tells_trials_and_seconds():
     trials, seconds = estimate(LATENCY, SPACE, Limits(seconds=300.0))
     assert 10 < trials < SPACE.size
     assert seconds == 300.0
-
-
-# --- statistics -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("late", "needed"), [(0, 459), (1, 662), (2, 838), (3, 1001)])
@@ -408,8 +399,6 @@ def test_a_block_without_answers_has_no_figure():
     assert statistics.loss(Kind.COST, Block(latencies_ms=(5.0,), missed=0, seconds=1.0)) is None
 
 
-# --- confirming what another node found -----------------------------------------------------------------------------
-
 WINNER = Candidate.of({"program.ioBinding": True})
 
 
@@ -426,22 +415,19 @@ def test_a_winner_of_another_node_is_measured_against_the_plan_and_nothing_else(
     assert list(dict.fromkeys(ask.phase for ask in machine.asked)) == ["A/A", "proof"]
 
 
-def test_a_winner_that_is_none_here_is_not_confirmed():
-    result = confirmed(Machine())
+@pytest.mark.parametrize(
+    ("machine", "candidate", "why"),
+    [
+        ({}, WINNER, "no certain gain"),
+        ({"fails": lambda candidate: candidate == WINNER}, WINNER, "ioBinding True: it crashed"),
+        ({}, Candidate.of({"threads.intraOp": 0}), "intraOp 0: "),
+    ],
+    ids=["none here", "fails here", "can't be planned here"],
+)
+def test_a_winner_that_is_none_or_fails_here_is_not_confirmed_and_says_why(machine, candidate, why):
+    result = confirmed(Machine(**machine), candidate)
     assert (result.verdict, result.winner) == (Verdict.NO_DIFFERENCE, Candidate())
-    assert "no certain gain" in result.remarks[0]
-
-
-def test_a_winner_that_fails_here_is_not_confirmed_and_says_why():
-    result = confirmed(Machine(fails=lambda candidate: candidate == WINNER))
-    assert (result.verdict, result.winner) == (Verdict.NO_DIFFERENCE, Candidate())
-    assert "ioBinding True: it crashed" in result.remarks
-
-
-def test_a_winner_that_can_not_be_planned_here_is_not_confirmed_and_says_why():
-    result = confirmed(Machine(), Candidate.of({"threads.intraOp": 0}))
-    assert result.verdict is Verdict.NO_DIFFERENCE
-    assert "intraOp 0: " in result.remarks[0]
+    assert any(why in remark for remark in result.remarks)
 
 
 def test_a_proof_that_runs_out_of_budget_is_inconclusive():

@@ -5,15 +5,7 @@ import sys
 import time
 
 import pytest
-from support.reliability.installed import (
-    CREATE_TIMEOUT_SECONDS,
-    became,
-    count_missed,
-    deployment,
-    govern,
-    pod,
-    stopped,
-)
+from support.reliability.installed import CREATE_TIMEOUT_SECONDS, became, count_missed, deployment, govern, pod, stopped
 
 from cluster.objects import injected
 from cluster.waiting import wait

@@ -3,8 +3,6 @@
 A process gets exactly the variables that a container would start with, and the runtime itself, or the kernel, counts.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

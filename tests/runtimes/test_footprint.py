@@ -3,8 +3,6 @@
 processes/footprint.py tells all that can be seen of a process; whatever differs is wanted, and the docs say so.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,19 +1,15 @@
 """Real ONNX Runtime in C, C++, Java and Node.js under the preloaded library: the kernel says what became of the plan."""
 
-import os
-
 import onnx
 import pytest
-from support.runtimes import native_lab
+from support.runtimes import native_lab, shim_lab
 from support.runtimes.native_caller import CALLERS, started
 
 from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 EVERYONE = (
     *CALLERS,

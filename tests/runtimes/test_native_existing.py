@@ -1,7 +1,5 @@
 """The native shim's plan against what the code, the environment and other shims say."""
 
-import os
-
 import pytest
 from support.runtimes import native_lab, shim_lab
 from support.runtimes.native_caller import CALLERS, started, under
@@ -10,9 +8,7 @@ from raddle import env
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
 

@@ -1,7 +1,5 @@
 """Where the native shim puts threads: on CPUs of their own, within the process's share, into one pool for all sessions."""
 
-import os
-
 import pytest
 from support.runtimes import native_lab, shim_lab
 from support.runtimes.native_caller import CALLERS, started
@@ -10,9 +8,7 @@ from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 WITH_NODE = (*CALLERS, ("node", native_lab.NODE_VERSIONS[-1]))
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"

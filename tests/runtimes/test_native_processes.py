@@ -17,9 +17,7 @@ from runtimes import fetching, libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a count of two would be cut", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 PLAN = "intra=2;inter=1;spin=never"
 HELLO = '#include <stdio.h>\nint main(void) { puts("hello"); return 3; }\n'

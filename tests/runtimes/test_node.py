@@ -18,7 +18,6 @@ from support.runtimes.node_lab import (
     sums,
 )
 
-from raddle import env
 from raddle.cpus import cpuset
 
 pytestmark = pytest.mark.runtime
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.runtime
 def test_every_shape_of_process_has_the_planned_threads(proves, shape, version):
     seen = run(application(version) / shape, {}, {"interOpNumThreads": 0}, text=plan())
     # The caller is one of the two, and the workers may run where the process may.
-    assert [session["cpus"] for session in seen.sessions] == [[cpuset.format_list(cpuset.of(node_lab.two_cpus()))]] * 2
+    assert [session["cpus"] for session in seen.sessions] == [[cpuset.format_list(cpuset.of(shim_lab.two_cpus()))]] * 2
     assert len(seen.lines) == 1
     assert seen.lines[0].startswith(f"raddle: onnxruntime {version}: intra_op=2, inter_op=1, spinning ")
     proves(RUNTIME, version, "counts")
@@ -40,13 +39,6 @@ def test_a_plan_of_more_threads_than_fit_is_cut_down_with_a_reason(version):
     seen = run(application(version) / "app.cjs", {}, text=plan(intra=16), buffer=True)
     assert seen.threads == [1]
     assert "intra_op=2 (planned 16, cut to cpuset of 2)" in seen.lines[0]
-
-
-def test_a_quota_cuts_the_plan_and_is_said():
-    with shim_lab.cgroup("cpu", cfs_quota_us="50000") as enter:
-        seen = run(application(NEWEST) / "app.cjs", {}, text=plan(), before=enter)
-    assert seen.threads == [0]
-    assert "intra_op=1 (planned 2, cut to quota 0.5), inter_op=1, spinning off (no worker threads)" in seen.lines[0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -118,12 +110,6 @@ def test_spinning_that_the_code_asks_for_stays_under_respect_only(extra):
     assert overridden * 3 < respected
 
 
-def test_entries_that_a_policy_names_win_over_its_word():
-    never, _ = idle_ms(NEWEST, plan(spin="always", session__intra_op__allow_spinning=0))
-    always, _ = idle_ms(NEWEST, plan(spin="always"))
-    assert never * 3 < always
-
-
 def test_the_codes_other_entries_stay_beside_ours():
     """This one makes ONNX Runtime refuse the session, so it is there."""
     refused = {"extra": {"session": {"dynamic_block_base": "x"}}}
@@ -139,7 +125,7 @@ def test_the_codes_other_entries_stay_beside_ours():
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["numa", "core"])
 def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind):
-    first, second = node_lab.two_cpus()
+    first, second = shim_lab.two_cpus()
     both = [cpuset.format_list(cpuset.of((first, second)))]
     text = plan(aff=kind, excl=2, smt=1, cpus=f"{first},{second}")
     seen = run(application(version) / "app.cjs", {}, {}, text=text)
@@ -151,20 +137,13 @@ def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind)
     proves(RUNTIME, version, "affinity")
 
 
-@pytest.mark.parametrize("fields", [{"excl": 3}, {"excl": 0}, {"excl": 2, "streams": 2, "workers": 2, "min": 2}])
-def test_other_cpus_than_the_exclusive_ones_are_never_pinned(fields):
-    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(aff="core", smt=1, **fields))
-    assert seen.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(node_lab.two_cpus()))]
-    assert "affinity none (the CPUs are not the exclusive ones that were planned)" in seen.lines[0]
-
-
 def test_a_string_of_the_codes_brings_its_own_count_or_goes_with_it():
-    one = min(node_lab.two_cpus())
+    one = min(shim_lab.two_cpus())
     options = {"extra": {"session": {"intra_op_thread_affinities": f"{one + 1};{one + 1}"}}}
     respected = run(application(NEWEST) / "app.cjs", options, text=plan())
     overridden = run(application(NEWEST) / "app.cjs", options, text=plan(existing="override"))
     assert respected.sessions[0]["cpus"] == [str(one)] * 2
-    assert overridden.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(node_lab.two_cpus()))]
+    assert overridden.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(shim_lab.two_cpus()))]
     assert "affinity none (the code's is overridden)" in overridden.lines[0]
 
 
@@ -238,12 +217,3 @@ def test_options_of_a_provider_that_the_code_asks_for_are_the_planned_ones(prove
     assert planned == ["cudnn_conv_algo_search=HEURISTIC"]
     assert ([], failure) == run_with(None)
     proves(RUNTIME, version, "provider options")
-
-
-def test_the_line_can_be_silenced_and_is_said_once_in_a_tree_of_processes():
-    silent = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={env.LOG: "0"})
-    assert (silent.threads, silent.stderr) == ([1], "")
-    told = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_ANNOUNCED": "torch,onnxruntime"})
-    assert (told.threads, told.stderr) == ([1], "")
-    other = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={"RADDLE_ANNOUNCED": "torch"})
-    assert len(other.lines) == 1

@@ -19,7 +19,7 @@ HEADINGS = "mode intra inter new threads p50 ms worst ms CPU ms idle"
 
 def table(tmp_path, text=None):
     """(mode, intra, inter, new threads, CPU milliseconds in a pause) of each line."""
-    cpus = node_lab.two_cpus()
+    cpus = shim_lab.two_cpus()
     shutil.copy(PROGRAM, tmp_path)
     if not (tmp_path / "node_modules").exists():
         (tmp_path / "node_modules").symlink_to(application(NEWEST) / "node_modules")

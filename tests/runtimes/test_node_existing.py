@@ -1,7 +1,6 @@
 """Whose value wins in Node.js: the code's, the environment's or the plan's, as the policy's existingValues says."""
 
 import pytest
-from support.runtimes import shim_lab
 from support.runtimes.node_lab import NEWEST, RUNTIME, VERSIONS, application, convolution, plan, run
 
 from raddle import env
@@ -29,61 +28,6 @@ def test_counts_in_code_and_environment(proves, version, existing, environ, thre
     text = plan(intra=4, min=4, existing=existing)
     assert run(application(version) / "app.cjs", *CODE, text=text, env=environ).threads == threads
     proves(RUNTIME, version, "existing values")
-
-
-# Both counts are the one that OMP_NUM_THREADS has, which Raddle has put there; but for a count that isn't, one that
-# somebody else put there, and one below the plan's: where it is the code's own after all, it gets no more.
-@pytest.mark.parametrize(
-    ("fields", "environ", "code", "threads"),
-    [
-        ({"omp": 4}, {env.OMP: "4"}, 4, 1),
-        ({"env_intra": 3}, {env.ORT_INTRA: "3"}, 3, 1),
-        ({"omp": 4}, {env.OMP: "4"}, 3, 2),
-        ({"omp": 4}, {env.OMP: "3"}, 3, 2),
-        ({"omp": 1}, {env.OMP: "1"}, 1, 0),
-        # The count without a shim differs from that with one.
-        ({"env_intra": 1}, {env.ORT_INTRA: "1"}, 0, 1),
-        ({"env_intra": 1}, {env.ORT_INTRA: "3"}, 0, 2),
-    ],
-)
-def test_a_count_that_the_code_copies_from_raddles_own_variable_is_the_plans(fields, environ, code, threads):
-    counts = {"intraOpNumThreads": code, "interOpNumThreads": code}
-    assert run(application(NEWEST) / "app.cjs", counts, text=plan(**fields), env=environ).threads == [threads]
-
-
-# Two CPUs; the threads that want one are the caller and the pool's workers, however many those came to be.
-@pytest.mark.parametrize(
-    ("options", "environ", "stopped"),
-    [
-        ({}, {}, False),
-        ({"intraOpNumThreads": 3}, {}, True),
-        ({}, {env.ORT_INTRA: "8"}, True),
-        ({"executionMode": "parallel", "interOpNumThreads": 2}, {}, True),
-    ],
-)
-def test_spinning_is_decided_by_the_pools_that_there_are(options, environ, stopped):
-    text = plan(spin="bounded", spin_us=200, inter=None, mode=None)
-    (line,) = run(application(NEWEST) / "app.cjs", options, text=text, env=environ).lines
-    assert ("spinning off (planned bounded, stopped: cpuset of 2)" in line) == stopped
-    assert ("spinning 200 us" in line) != stopped
-
-
-# Endless is ONNX Runtime's own spinning: nothing is said to it, in versions that can bound it and in others.
-@pytest.mark.parametrize("version", VERSIONS[1:])
-@pytest.mark.parametrize(("excl", "endless"), [(2, True), (1, False), (3, False)])
-def test_on_the_cpus_that_the_plan_calls_exclusive_and_no_others_spinning_has_no_end(version, excl, endless):
-    text = plan(spin="bounded", spin_us=200, excl=excl, excl_always=1)
-    (line,) = run(application(version) / "app.cjs", {}, text=text).lines
-    assert ("spinning default" in line) == endless
-
-
-def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset():
-    with shim_lab.cgroup("cpu", cfs_quota_us="100000") as enter:
-        counts = [
-            run(application(NEWEST) / "app.cjs", {}, text=plan(**fields), before=enter).threads
-            for fields in ({}, {"over_quota": 1}, {"over_quota": 1, "intra": 4})
-        ]
-    assert counts == [[0], [1], [1]]
 
 
 def test_what_the_binding_refuses_it_refuses_with_the_same_words():
@@ -122,15 +66,6 @@ def test_the_graph_level_that_code_names_stays_under_respect():
 
     assert fused("respect")
     assert not fused("override")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_variable_of_ours_resolving_to_nothing_leaves_the_process_as_it_was(version):
-    """A pod whose annotations somebody removed: the kubelet gives empty values."""
-    empty = {env.PLAN: "", env.ORT_INTRA: "", env.ORT_INTER: "", "RADDLE_LOG": ""}
-    seen = run(application(version) / "app.cjs", {}, {"intraOpNumThreads": 3}, text="", env=empty)
-    stock = run(application(version) / "app.cjs", {}, {"intraOpNumThreads": 3})
-    assert (seen.threads, seen.lines) == (stock.threads, [])
 
 
 @pytest.mark.parametrize("providers", [{}, {"executionProviders": ["cpu"]}, {"executionProviders": [{"name": "cpu"}]}])

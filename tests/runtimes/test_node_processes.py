@@ -1,10 +1,7 @@
 """Node.js processes of every kind: clusters, worker threads, children, other hooks, other versions of Node.js."""
 
-import json
-import subprocess
-
 import pytest
-from support.runtimes import door_lab, node_lab, shim_lab
+from support.runtimes import door_lab, node_lab
 from support.runtimes.node_lab import BEFORE_EXTRA, NEWEST, VERSIONS, application, plan, run
 
 from runtimes import nodejs
@@ -25,22 +22,6 @@ def test_a_cluster_divides_what_its_container_has(version, workers):
     assert sum(1 + threads for threads in seen.threads) <= max(workers, 2)
     assert len(seen.lines) == 1
     assert f"intra_op=1 (planned 2, cut to cpuset of 2, shared by {workers} workers)" in seen.lines[0]
-
-
-def test_processes_like_it_that_never_load_a_runtime_are_no_workers(tmp_path):
-    waiting = tmp_path / "waiting.cjs"
-    waiting.write_text("require('fs').readSync(0, Buffer.alloc(1)); process.exit();")
-    program = application(NEWEST) / "app.cjs"
-    command = [nodejs.node(), program, json.dumps({**node_lab.chain(), "sessions": [{}]})]
-    environ = shim_lab.environment({"NODE_OPTIONS": f"--require {waiting}"})
-    helpers = [subprocess.Popen(command, env=environ, stdin=subprocess.PIPE) for _ in range(2)]
-    try:
-        seen = run(program, text=plan())
-        assert seen.threads == [1]
-        assert "intra_op=2," in seen.lines[0]
-    finally:
-        for helper in helpers:
-            helper.communicate()
 
 
 def test_workers_that_were_planned_are_no_surprise():

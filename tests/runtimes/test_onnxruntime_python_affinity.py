@@ -208,22 +208,3 @@ def test_the_thread_that_makes_a_session_is_near_the_pool_meanwhile_and_everywhe
     if made:
         assert set(workers[:2]) == {"1"}
         assert set(workers[2:]) <= {anywhere}
-
-
-# Endless is ONNX Runtime's own spinning: nothing is said to it, in releases that can bound it and in others.
-@pytest.mark.parametrize(("excl", "endless"), [(2, True), (1, False), (3, False)])
-def test_on_the_cpus_that_the_plan_calls_exclusive_and_no_others_spinning_has_no_end(lab, excl, endless):
-    plan = f"intra=2;min=2;inter=1;spin=bounded;spin_us=200;excl={excl};excl_always=1"
-    for release, otherwise in (("ort-1.25.1", "never"), ("ort-1.26.0", "bounded")):
-        found = lab.probe(release, plan, None, first=EXCLUSIVE)
-        assert found["records"][0]["effective"]["spin"] == ("always" if endless else otherwise)
-        assert ("spinning default" in found["stderr"]) == endless
-
-
-def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset(lab):
-    with shim_lab.cgroup("cpu", cfs_quota_us="100000") as enter:
-        pools = [
-            lab.probe("ort-1.26.0", plan, None, first=EXCLUSIVE, before=enter)["sessions"][0]["pool"]
-            for plan in ("intra=2", "intra=2;over_quota=1", "intra=4;over_quota=1")
-        ]
-    assert pools == [0, 1, 1]

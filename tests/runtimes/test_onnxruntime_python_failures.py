@@ -198,10 +198,7 @@ def test_a_count_that_raddle_put_into_the_environment_is_raddle_s_and_no_other_i
     assert (found[0], found[2]) == (intra, because)
 
 
-@pytest.mark.parametrize(
-    ("variables", "counts", "intra"),
-    [({}, (8, 0), 8), ({env.ORT_INTRA: "8"}, (0, 0), 8)],
-)
+@pytest.mark.parametrize(("variables", "counts", "intra"), [({}, (8, 0), 8), ({env.ORT_INTRA: "8"}, (0, 0), 8)])
 def test_bounded_spinning_is_decided_by_the_pool_that_there_is(lab, variables, counts, intra):
     code = "import json, os, sys, onnxruntime as ort\n" + COPIED.partition("\n")[2]
     code = f"import os\nos.sched_setaffinity(0, {ort_lab.CPUS[:2]})\n{code}print(json.dumps(create{counts}))"

@@ -44,10 +44,7 @@ def test_the_plan_s_options_reach_the_native_session_beside_the_application_s(re
     proves(ROW, name, "provider options")
     found = lab.probes(
         release,
-        {
-            "respect": (PLAN, [*sessions(), {"providers": [CPU]}]),
-            "override": (PLAN + ";existing=override", sessions()),
-        },
+        {"respect": (PLAN, [*sessions(), {"providers": [CPU]}]), "override": (PLAN + ";existing=override", sessions())},
         first="import warnings; warnings.simplefilter('ignore')",
     )
     assert of_cuda(found["respect"]) == [{**OPTIONS, **own} for _, own in WAYS.values()]

@@ -3,8 +3,6 @@
 Real servers with exactly the environment that the webhook's decision gives their pod; see process_lab.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 

@@ -4,8 +4,6 @@ tools/generate/docs/reach.py has what each row says; tests/support/reach_lab.py 
 namespace of its own.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

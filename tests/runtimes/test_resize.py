@@ -3,8 +3,6 @@
 Sessions that were made before keep their threads: ONNX Runtime can't change a pool.
 """
 
-import os
-
 import pytest
 from support import cgroups, marks
 from support.runtimes import node_lab, shim_lab
@@ -16,9 +14,7 @@ from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 BOTH, ONE = cpuset.format_list(cpuset.of(CPUS)), str(CPUS[0])
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
@@ -96,10 +92,7 @@ def test_each_node_session_fits_what_there_is_when_it_is_made(version):
 
 @pytest.mark.parametrize("version", [libonnxruntime.VERSIONS[0], libonnxruntime.VERSIONS[-1]])
 def test_each_native_session_fits_what_there_is_when_it_is_made(version):
-    with (
-        cgroups.boxes() as (box,),
-        started("c", version, PLAN, cpus=CPUS, before=box.join) as caller,
-    ):
+    with cgroups.boxes() as (box,), started("c", version, PLAN, cpus=CPUS, before=box.join) as caller:
         pools, marked = [], []
         for number, (quota_us, cpus, *_) in enumerate(STEPS):
             box.limit(quota_us=quota_us, cpus=cpus)

@@ -1,7 +1,5 @@
 """`raddle run` with a real runtime: the program has the pool that a container of that limit would have."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

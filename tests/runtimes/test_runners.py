@@ -1,7 +1,5 @@
 """The runners of a model, in Python, Node.js and C, in real ONNX Runtimes: what a candidate sets reaches each."""
 
-from __future__ import annotations
-
 import contextlib
 import platform
 import re

@@ -1,7 +1,5 @@
 """The runners of a model in the workload's container of a tuning's pod, by the runtime that the container has."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,6 +1,5 @@
 """Real PyTorch under a plan: torch's own report, the threads that the kernel shows, and who wins over whom."""
 
-import os
 import re
 from pathlib import Path
 
@@ -10,9 +9,7 @@ from support.runtimes import families_lab, shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a team of one has no threads to count", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pytorch.yaml"
 OMP, MKL = "OMP_NUM_THREADS", "MKL_NUM_THREADS"

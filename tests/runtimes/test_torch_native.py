@@ -3,7 +3,6 @@
 Its inter-op pool has no variable, so a C++ program sets that by itself.
 """
 
-import os
 import re
 import subprocess
 
@@ -12,9 +11,8 @@ from support.runtimes import shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: MKL caps a count at the machine's", allow_module_level=True)
+# MKL caps a count at the machine's CPUs.
+shim_lab.two_cpus()
 
 
 def told(variables, *arguments):
@@ -40,11 +38,7 @@ def test_the_plans_count_is_what_libtorch_says_and_what_a_region_gets(limit_cpus
 
 @pytest.mark.parametrize(
     ("own", "code", "intra"),
-    [
-        ({"MKL_NUM_THREADS": "1"}, (), 1),
-        ({"MKL_NUM_THREADS": "1"}, ("2",), 2),
-        ({}, ("1",), 1),
-    ],
+    [({"MKL_NUM_THREADS": "1"}, (), 1), ({"MKL_NUM_THREADS": "1"}, ("2",), 2), ({}, ("1",), 1)],
 )
 def test_the_code_wins_over_mkls_variable_and_that_over_openmps(own, code, intra, proves):
     _, variables = torch_lab.planned(2.0)

@@ -1,15 +1,11 @@
 """Real PyTorch with several callers, and beside ONNX Runtime: what is runnable at once stays within the plan."""
 
-import os
-
 import pytest
 from support.runtimes import shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 
-CPUS = sorted(os.sched_getaffinity(0))[:2]
-if len(CPUS) < 2:
-    pytest.skip("needs two CPUs: a team of one has no threads to count", allow_module_level=True)
+CPUS = shim_lab.two_cpus()
 
 CALLERS = (1, 4, 8)
 ROUNDS = 20

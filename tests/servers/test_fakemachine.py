@@ -1,7 +1,5 @@
 """A made-up machine: programs of every kind see its CPUs and the container's quota."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The rows of the table of servers, without running any."""
 
-from __future__ import annotations
-
 import json
 
 from support.servers.record import FILE, ROWS, SEEN, words

@@ -1,7 +1,5 @@
 """Every row of the table of servers, run for real: what docs/reference/servers.md says is so."""
 
-from __future__ import annotations
-
 import pytest
 from support.servers import lab, record, speed
 from support.servers.record import ROWS

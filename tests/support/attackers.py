@@ -15,9 +15,9 @@ import yaml
 
 from cluster.objects import injected
 from cluster.waiting import wait
+from support import rights
 from support.reliability.installed import CONFIGURATION_PATH, pod
 
-RBAC = "rbac.authorization.k8s.io"
 MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", "application/apply-patch+yaml"
 FORBIDDEN, UNPROCESSABLE, CREATED = 403, 422, 201
 MIB = 2**20
@@ -94,18 +94,9 @@ class Caller:
 def user_of(space):
     """Somebody with `edit` in a namespace, who may write pods/status there as well."""
     name = f"mallory-of-{space.name}"
-    rules = [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "patch", "update"]}]
-    space.store({"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "pod-status"}, "rules": rules})
-    for kind, role in (("ClusterRole", "edit"), ("Role", "pod-status")):
-        space.store(
-            {
-                "apiVersion": f"{RBAC}/v1",
-                "kind": "RoleBinding",
-                "metadata": {"name": f"mallory-{role}"},
-                "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
-                "subjects": [{"apiGroup": RBAC, "kind": "User", "name": name}],
-            }
-        )
+    rules = [rights.rule("", "pods/status", "get patch update")]
+    rights.grant(space.client, "pod-status", rules, rights.user(name), namespace=space.name)
+    rights.bind(space.client, "edit", rights.user(name), namespace=space.name)
     with Caller.user(space.cluster, name) as caller:
         own = f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings"
         wait(lambda: caller.request("GET", own).status == http.client.OK, f"{name} has the rights of edit")

@@ -6,9 +6,26 @@ import asyncio
 import contextlib
 import threading
 
+from cluster.local_raddle import NAMESPACE, WITHOUT_WORKLOADS
+from generate import chart
 from raddle_operator.controller import process
 
 STOP_SECONDS = 20
+
+
+def install_chart(cluster, *options):
+    """The chart's objects without its processes, and a webhook that nobody answers for; options are Helm's."""
+    cluster.helm(
+        *("install", "raddle", str(chart.CHART), "--namespace", NAMESPACE, "--create-namespace"),
+        *("--set", "webhook.url=https://127.0.0.1:1", *WITHOUT_WORKLOADS, *options),
+    )
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+
+
+def account(cluster):
+    """A kubeconfig with the rights that the chart gives to the controller."""
+    name = f"system:serviceaccount:{NAMESPACE}:raddle-controller"
+    return cluster.user(name, groups=["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"])
 
 
 class ControllerThread:

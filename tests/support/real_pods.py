@@ -104,4 +104,4 @@ def seen(space, one, scenario, container):
     # What the shim's own program says in each of the pod's containers.
     live = explained(space, one, "--live")
     show = None if container.image == NODE_IMAGE else inside(space, one, container.name, *container.inside(SHOW))
-    return verdict.Seen(log=log(space, one, container.name), show=show, live=live)
+    return verdict.Observation(log=log(space, one, container.name), show=show, live=live)

@@ -167,17 +167,17 @@ def find(program: build.Program, commands: Iterable[str], progress: Progress | N
     Raises DevclusterError when a build is needed and fails.
     """
     wanted = tuple(commands)
-    found = existing(wanted, program.version, os.environ.get(ASSETS_VARIABLE, ""))
+    result = existing(wanted, program.version, os.environ.get(ASSETS_VARIABLE, ""))
     cached = build.built(program, cache_folder())
     if cached is None:
         path = os.environ.get("PATH", "")
-        found = {**existing([name for name in wanted if name not in found], program.version, path), **found}
-        if len(found) == len(wanted):
-            return found
+        result = {**existing([name for name in wanted if name not in result], program.version, path), **result}
+        if len(result) == len(wanted):
+            return result
         cached = build.build(program, cache_folder(), progress or Progress())
         # With all of them built as one, what lies on PATH is of no use; the assets were named on purpose.
-        found = existing(wanted, program.version, os.environ.get(ASSETS_VARIABLE, ""))
-    return {name: found.get(name, cached / name) for name in wanted}
+        result = existing(wanted, program.version, os.environ.get(ASSETS_VARIABLE, ""))
+    return {name: result.get(name, cached / name) for name in wanted}
 
 
 def existing(
@@ -191,13 +191,13 @@ def existing(
     `path` has the form of $PATH and may be empty. `version_of(command, program)` asks a program for its version.
     """
     ask = version_of or _version_of
-    found: dict[str, Path] = {}
+    result: dict[str, Path] = {}
     for command in commands if path else ():
         program = shutil.which(command, path=path)
         answer = ask(command, program) if program else None
         if program and answer and fits(command, answer, version):
-            found[command] = Path(program)
-    return found
+            result[command] = Path(program)
+    return result
 
 
 def _version_of(command: str, program: str) -> Version | None:

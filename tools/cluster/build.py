@@ -83,9 +83,9 @@ def build(program: Program, cache: Path, progress: Progress) -> Path:
     Raises DevclusterError with the end of the log and its path when the build fails.
     """
     with locking.exclusive(cache / "locks" / f"{program.name}-{program.version}", program.label, progress):
-        found = built(program, cache)
-        if found is not None:
-            return found
+        result = built(program, cache)
+        if result is not None:
+            return result
         folder = program.folder(cache)
         work = folder.with_name(f"{folder.name}.work")
         shutil.rmtree(work, ignore_errors=True)

@@ -22,12 +22,12 @@ _REFERENCE = re.compile(r"\$\$|\$\((?P<name>[A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 def variables(pod: Mapping[str, Any], container: str, client: Client | None = None) -> dict[str, str]:
     """The environment of a container. Without a client no entry may be of a ConfigMap."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for entry in _container(pod, container).get("env", []):
-        value = _value(client, pod, entry, found)
+        value = _value(client, pod, entry, result)
         if value is not None:
-            found[entry["name"]] = value
-    return found
+            result[entry["name"]] = value
+    return result
 
 
 def environment(client: Client, pod: Mapping[str, Any], container: str, root: Path) -> dict[str, str]:
@@ -37,11 +37,11 @@ def environment(client: Client, pod: Mapping[str, Any], container: str, root: Pa
     the mounts themselves.
     """
     folders = mounts(_container(pod, container), volumes(client, pod, root))
-    found = variables(pod, container, client)
+    result = variables(pod, container, client)
     listed = folders.get(_PRELOAD)
     if listed is not None and listed.is_file():
-        found["LD_PRELOAD"] = " ".join(filter(None, (found.get("LD_PRELOAD"), listed.read_text().strip())))
-    return {name: _relocated(value, folders) for name, value in found.items()}
+        result["LD_PRELOAD"] = " ".join(filter(None, (result.get("LD_PRELOAD"), listed.read_text().strip())))
+    return {name: _relocated(value, folders) for name, value in result.items()}
 
 
 def _container(pod: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -73,8 +73,8 @@ def _value(
             data = {}
         if reference["key"] not in data and not reference.get("optional"):
             raise KeyError(f"ConfigMap {reference['name']}, key {reference['key']}")
-        found = data.get(reference["key"])
-        return None if found is None else str(found)
+        result = data.get(reference["key"])
+        return None if result is None else str(result)
     raise NotImplementedError(f"valueFrom {sorted(source)}")
 
 
@@ -95,19 +95,19 @@ def volumes(client: Client, pod: Mapping[str, Any], root: Path) -> dict[str, Pat
     A missing optional ConfigMap makes an empty one, as the kubelet does; one that is needed raises ApiError. Without
     those that are projected: no process here asks with the ServiceAccount's token.
     """
-    found = {}
+    result = {}
     for volume in pod["spec"].get("volumes", []):
         if "projected" in volume:
             continue
         if not volume.keys() & {"configMap", "emptyDir"}:
             raise NotImplementedError(f"volume {volume['name']}: {sorted(volume)}")
-        folder = found[volume["name"]] = root / volume["name"]
+        folder = result[volume["name"]] = root / volume["name"]
         folder.mkdir(parents=True, exist_ok=True)
         if "configMap" in volume:
             _write_config_map(client, pod, volume["configMap"], folder)
         else:
             folder.chmod(0o777)
-    return found
+    return result
 
 
 def mounts(container: Mapping[str, Any], made: Mapping[str, Path]) -> dict[str, Path]:
@@ -115,14 +115,14 @@ def mounts(container: Mapping[str, Any], made: Mapping[str, Path]) -> dict[str, 
 
     A subPath that is not there becomes a folder that anyone may write to, as the kubelet makes it.
     """
-    found = {}
+    result = {}
     for mount in container.get("volumeMounts", []):
         if mount["name"] in made:
-            source = found[mount["mountPath"]] = made[mount["name"]] / mount.get("subPath", "")
+            source = result[mount["mountPath"]] = made[mount["name"]] / mount.get("subPath", "")
             if not source.exists():
                 source.mkdir(parents=True)
                 source.chmod(0o777)
-    return found
+    return result
 
 
 def _write_config_map(client: Client, pod: Mapping[str, Any], source: Mapping[str, Any], folder: Path) -> None:

@@ -91,16 +91,16 @@ class LocalPod:
                     self._write_status([], [], phase="Failed")
                     return
             beside = [self._start(one, made, stack) for one in sidecars]
-            found = [self._start(one, made, stack) for one in spec["containers"]]
-            self._write_status(beside, found)
-            while any(one.process.poll() is None for one in found):
+            result = [self._start(one, made, stack) for one in spec["containers"]]
+            self._write_status(beside, result)
+            while any(one.process.poll() is None for one in result):
                 if self._ended.wait(_POLL_S) or not self._exists():
                     return
             for one in beside:
                 one.process.kill()
                 one.process.wait()
-            failed = any(one.process.returncode for one in found)
-            self._write_status(beside, found, phase="Failed" if failed else "Succeeded")
+            failed = any(one.process.returncode for one in result)
+            self._write_status(beside, result, phase="Failed" if failed else "Succeeded")
 
     def _start(self, spec: Mapping[str, Any], made: Mapping[str, Path], stack: contextlib.ExitStack) -> _Running:
         name = spec["name"]
@@ -129,12 +129,12 @@ class LocalPod:
 
     def _exists(self) -> bool:
         try:
-            found = self._client.get(self._path)
+            result = self._client.get(self._path)
         except ApiError:
             return False
-        return "deletionTimestamp" not in found["metadata"]
+        return "deletionTimestamp" not in result["metadata"]
 
-    def _write_status(self, beside: Sequence[_Running], found: Sequence[_Running], phase: str = "Running") -> None:
+    def _write_status(self, beside: Sequence[_Running], result: Sequence[_Running], phase: str = "Running") -> None:
         now = _now()
         kinds = ("PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
         ready = ("ContainersReady", "Ready") if phase != "Running" else ()
@@ -146,7 +146,7 @@ class LocalPod:
             "startTime": now,
             "conditions": conditions,
             "initContainerStatuses": list(map(_status, beside)),
-            "containerStatuses": list(map(_status, found)),
+            "containerStatuses": list(map(_status, result)),
         }
         with contextlib.suppress(ApiError):  # deleted meanwhile
             self._client.merge(f"{self._path}/status", {"status": status})

@@ -84,11 +84,11 @@ class TestNamespace:
     def bound(self, name: str = "app", seconds: float = WAIT_SECONDS) -> dict[str, Any]:
         """A pod once the scheduler has bound it."""
 
-        def found() -> dict[str, Any] | None:
+        def scheduled() -> dict[str, Any] | None:
             one = self.get(name)
             return one if one["spec"].get("nodeName") else None
 
-        return wait(found, f"pod {name} is bound", seconds)
+        return wait(scheduled, f"pod {name} is bound", seconds)
 
     def policy_status(self, name: str = "policy", kind: str = "inferencethreadings") -> dict[str, Any]:
         """The status of a policy, {} before the first."""
@@ -119,8 +119,8 @@ class TestNamespace:
         """Waits until the webhook has seen all that was written before, by a probe that needs the newest state."""
         labels = {"raddle-test/marker": str(time.monotonic_ns())}
         self.store(policy("seen", podSelector={"matchLabels": labels}))
-        found = self.client.get(f"/api/v1/namespaces/{self.name}")
-        if found["metadata"].get("labels", {}).get(env.INJECT_LABEL) not in {"enabled", "labelled"}:
+        result = self.client.get(f"/api/v1/namespaces/{self.name}")
+        if result["metadata"].get("labels", {}).get(env.INJECT_LABEL) not in {"enabled", "labelled"}:
             return
         probe = pod(name="probe", labels={**labels, env.POLICY_LABEL: "seen", env.INJECT_LABEL: "enabled"})
         wait(
@@ -132,22 +132,22 @@ class TestNamespace:
 
 def made(raddle: LocalRaddle, name: str, labels: Mapping[str, str] | None = None) -> TestNamespace:
     """A namespace, opted in unless other labels are given, once it admits pods."""
-    found = TestNamespace(raddle, name)
-    found.client.apply(namespace(name, labels))
+    result = TestNamespace(raddle, name)
+    result.client.apply(namespace(name, labels))
     accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
     # Without the account, which the controller manager makes, no pod is admitted.
     wait(
-        lambda: any(one["metadata"]["name"] == "default" for one in found.client.get(accounts)["items"]),
+        lambda: any(one["metadata"]["name"] == "default" for one in result.client.get(accounts)["items"]),
         f"namespace {name} has its service account",
     )
-    return found
+    return result
 
 
 @contextlib.contextmanager
 def fresh(raddle: LocalRaddle, name: str, labels: Mapping[str, str] | None = None) -> Iterator[TestNamespace]:
     """Such a namespace; it is deleted with all that is in it at the end."""
-    found = made(raddle, name, labels)
+    result = made(raddle, name, labels)
     try:
-        yield found
+        yield result
     finally:
-        found.remove()
+        result.remove()

@@ -94,14 +94,14 @@ def _metadata(
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
     """What is given of it."""
-    found: Object = {"name": name}
+    result: Object = {"name": name}
     if namespace:
-        found["namespace"] = namespace
+        result["namespace"] = namespace
     if labels is not None:
-        found["labels"] = dict(labels)
+        result["labels"] = dict(labels)
     if annotations is not None:
-        found["annotations"] = dict(annotations)
-    return found
+        result["annotations"] = dict(annotations)
+    return result
 
 
 # --- what Raddle has made of pods -------------------------------------------------------------------------------------
@@ -138,5 +138,5 @@ def planned_for(one: Mapping[str, Any], container: str = "serve") -> str | None:
 def env_of(one: Mapping[str, Any], container: str = "serve") -> dict[str, Object]:
     """Variable -> entry of a container."""
     spec = one["spec"]
-    found = next(c for c in [*spec["containers"], *spec.get("initContainers", [])] if c["name"] == container)
-    return {entry["name"]: entry for entry in found.get("env", [])}
+    result = next(c for c in [*spec["containers"], *spec.get("initContainers", [])] if c["name"] == container)
+    return {entry["name"]: entry for entry in result.get("env", [])}

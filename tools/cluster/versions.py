@@ -41,18 +41,18 @@ DEFAULT_METRICS_SERVER = Version(0, 9, 0)
 DEFAULT_VPA = Version(1, 8, 1)
 
 
-def fits(component: str, found: Version, wanted: Version) -> bool:
+def fits(component: str, result: Version, wanted: Version) -> bool:
     """Whether an existing `component` may be used where `wanted` is asked for.
 
     `wanted` is the Kubernetes version, or Helm's for helm. Servers and the kubelet: the same minor. kubectl: one minor
     to either side, as its skew policy says. etcd: 3.5 or a later 3.x. helm: the same major, and no older minor.
     """
     if component == "etcd":
-        return (ETCD_MAJOR, ETCD_OLDEST_MINOR) <= found < (ETCD_MAJOR + 1,)
-    if found.major != wanted.major:
+        return (ETCD_MAJOR, ETCD_OLDEST_MINOR) <= result < (ETCD_MAJOR + 1,)
+    if result.major != wanted.major:
         return False
     if component == "kubectl":
-        return abs(found.minor - wanted.minor) <= 1
+        return abs(result.minor - wanted.minor) <= 1
     if component == "helm":
-        return found.minor >= wanted.minor
-    return found.minor == wanted.minor
+        return result.minor >= wanted.minor
+    return result.minor == wanted.minor

@@ -35,8 +35,8 @@ def wait(
     while True:
         refused = ""
         try:
-            if found := check():
-                return found
+            if result := check():
+                return result
         except refusals as error:
             refused = f": {error}"
         if time.monotonic() > deadline:
@@ -49,6 +49,6 @@ def wait(
 def settled(check: Callable[[], T], wanted: T, seconds: float = WAIT_SECONDS) -> T:
     """What `check` returns, once that is as wanted; after `seconds`, what it is then."""
     deadline = time.monotonic() + seconds
-    while (found := check()) != wanted and time.monotonic() < deadline:
+    while (result := check()) != wanted and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    return found
+    return result

@@ -128,8 +128,8 @@ def apply(cluster: Cluster) -> None:
 
 def app_pod(cluster: Cluster, other_than: str = "") -> dict[str, Any]:
     """The Deployment's pod, {} as long as there is none on the node."""
-    found = cluster.client.get(_PODS, labelSelector=f"app={APP}")["items"]
-    return next((pod for pod in found if pod["metadata"]["uid"] != other_than and pod["spec"].get("nodeName")), {})
+    result = cluster.client.get(_PODS, labelSelector=f"app={APP}")["items"]
+    return next((pod for pod in result if pod["metadata"]["uid"] != other_than and pod["spec"].get("nodeName")), {})
 
 
 def ready(cluster: Cluster, apps: LocalPods, other_than: str) -> str:

@@ -40,17 +40,17 @@ def unavailable() -> str:
     return door.problem()
 
 
-def told(found: check.Found) -> str:
+def told(result: check.Found) -> str:
     """What came of it, as the docs have it."""
-    lines = [_line(kind, found.cases[kind], found.starts[kind]) for kind in sorted(found.cases)]
-    lines.append(_line("all", set().union(*found.cases.values()), found.started))
+    lines = [_line(kind, result.cases[kind], result.starts[kind]) for kind in sorted(result.cases)]
+    lines.append(_line("all", set().union(*result.cases.values()), result.started))
     left = "; ".join(
         f"{len({case.program.path for case in cases})} programs in {len(cases)} ways: {reason}"
-        for reason, cases in found.left_out.items()
+        for reason, cases in result.left_out.items()
     )
     return (
         markdown_table(["from", "programs", "ways to start them", "starts"], lines)
-        + f"\n{found.started} starts, {len(found.different)} different. Left out: {left}. Revision {revision()}.\n"
+        + f"\n{result.started} starts, {len(result.different)} different. Left out: {left}. Revision {revision()}.\n"
     )
 
 
@@ -80,22 +80,22 @@ def main() -> int:
         print(f"not checked: {reason}")
         return UNAVAILABLE
     wanted = check.cases([one for one in programs() if (arguments.only or "") in one.path], arguments.seed)
-    found = check.Found()
+    result = check.Found()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         Path(folder).chmod(0o755)
         delivery.write(folder)
         shares = [wanted[number :: arguments.jobs] for number in range(arguments.jobs)]
         starts = [len(range(number, arguments.starts, arguments.jobs)) for number in range(arguments.jobs)]
         for part in pool.map(partial(_checked, Path(folder), arguments.seconds), shares, starts):
-            found.add(part)
-    print(f"\n{told(found)}")
-    for line in found.different:
+            result.add(part)
+    print(f"\n{told(result)}")
+    for line in result.different:
         print(f"{check.DIFFERENT}: {line}")
-    for reason, left in found.left_out.items() if arguments.list else ():
+    for reason, left in result.left_out.items() if arguments.list else ():
         print("".join(f"{reason}: {case}\n" for case in sorted(left, key=str)), end="")
     if arguments.write:
-        write_section("doorcheck", told(found), DOCUMENT)
-    return 1 if found.different else 0
+        write_section("doorcheck", told(result), DOCUMENT)
+    return 1 if result.different else 0
 
 
 if __name__ == "__main__":

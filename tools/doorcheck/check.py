@@ -25,7 +25,7 @@ GOVERNED: Final = {
     "ORT_INTER_OP_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # What loads a runtime would say what it got: torchrun does, whatever it is asked.
+    # What loads a runtime would print its settings: torchrun does, whatever it is asked.
     "RADDLE_LOG": "0",
 }
 # How a program is started -> (its environment, whether its descriptors are looked at).
@@ -100,9 +100,9 @@ class Found:
 
 def cases(programs: Iterable[Program], seed: int) -> list[Case]:
     """Every way to start each of them, in an order that the seed decides."""
-    found = [Case(program, arguments, way) for program in programs for arguments in program.arguments for way in WAYS]
-    random.Random(seed).shuffle(found)
-    return found
+    result = [Case(program, arguments, way) for program in programs for arguments in program.arguments for way in WAYS]
+    random.Random(seed).shuffle(result)
+    return result
 
 
 class Check:
@@ -116,18 +116,18 @@ class Check:
 
     def run(self, wanted: list[Case], starts: int) -> Found:
         """Starts the cases behind the door, over and over until that many starts were made."""
-        found = self.found
+        result = self.found
         for case in wanted:
-            if found.started < starts and case.command not in self._slow:
+            if result.started < starts and case.command not in self._slow:
                 self._meet(case)
-        while found.started < starts and self._known:
-            left = starts - found.started
+        while result.started < starts and self._known:
+            left = starts - result.started
             self._known = [
                 (case, first)
                 for number, (case, first) in enumerate(self._known)
                 if number >= left or self._compare(case, first)
             ]
-        return found
+        return result
 
     def _meet(self, case: Case) -> None:
         """Asks what it does without the door, and compares once."""
@@ -142,18 +142,18 @@ class Check:
 
     def _compare(self, case: Case, first: Outcome) -> bool:
         """Starts it behind the door once; whether it did as without."""
-        found, longest = self.found, 5 * self._seconds
+        result, longest = self.found, 5 * self._seconds
         there = case.run(self._door, longest)
         if not there.same(first) and any(not case.run(self._stock, longest).same(first) for _ in range(_AGAIN)):
-            found.left_out[VARIES].append(case)
+            result.left_out[VARIES].append(case)
             return False
-        found.starts[case.program.kind] += 1
-        found.cases.setdefault(case.program.kind, set()).add(case)
-        if found.started % 1000 == 0:
-            self._say(f"{found.started} starts, {len(found.different)} different")
+        result.starts[case.program.kind] += 1
+        result.cases.setdefault(case.program.kind, set()).add(case)
+        if result.started % 1000 == 0:
+            self._say(f"{result.started} starts, {len(result.different)} different")
         if not there.same(first):
-            found.different.append(f"{case}: {_difference(first, there)}")
-            self._say(f"{DIFFERENT}: {found.different[-1]}")
+            result.different.append(f"{case}: {_difference(first, there)}")
+            self._say(f"{DIFFERENT}: {result.different[-1]}")
             return False
         return True
 

@@ -54,16 +54,16 @@ class Program:
 def programs() -> list[Program]:
     """Those that a user without rights may execute, and for each kind a few that show what they see."""
     base = _of_the_base_system()
-    found = [
+    result = [
         Program(BASE if _plain(path) in base else DEBIAN, path)
         for folder in _FOLDERS
         if not Path(folder).is_symlink()
         for path in _executables(Path(folder))
     ]
     pythons = [path for folder in PYTHONS for path in _below(Path.home() / folder)]
-    found += [Program(PYTHON, path) for path in _once(pythons)]
-    found += [Program(JAVA, path) for path in _below(Path("/usr/lib/jvm"))]
-    found += [
+    result += [Program(PYTHON, path) for path in _once(pythons)]
+    result += [Program(JAVA, path) for path in _below(Path("/usr/lib/jvm"))]
+    result += [
         Program(SHOWN, path, (("-c", _PYTHON_SHOWS), ("-c", _PYTHON_CHILD_SHOWS), ("-I", "-c", _PYTHON_SHOWS)))
         for path in ["/usr/bin/python3", *(path for path in pythons if path.endswith("/python"))]
         if os.access(path, os.X_OK)
@@ -71,8 +71,8 @@ def programs() -> list[Program]:
     for name, *arguments in _SHOWING:
         path = f"/usr/bin/{name}"
         if os.access(path, os.X_OK):
-            found.append(Program(SHOWN, path, (tuple(arguments),)))
-    return found
+            result.append(Program(SHOWN, path, (tuple(arguments),)))
+    return result
 
 
 def _once(pythons: list[str]) -> list[str]:

@@ -39,8 +39,8 @@ def remove(roots: Iterable[Path] | None = None) -> None:
 
 
 def _pods_folders(roots: Iterable[Path] | None) -> list[Path]:
-    found = hierarchies(Path("/proc/mounts").read_text()) if roots is None else list(roots)
-    return [root / NAME for root in found if (root / NAME).is_dir()]
+    result = hierarchies(Path("/proc/mounts").read_text()) if roots is None else list(roots)
+    return [root / NAME for root in result if (root / NAME).is_dir()]
 
 
 def _removed(folder: Path) -> bool:

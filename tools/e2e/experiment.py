@@ -279,9 +279,9 @@ def follow(measure: Callable[[int, int, int], Round], allocatable_m: int) -> lis
     rounds: list[Round] = []
     request_m = REQUEST_M
     for number in range(1, MOST_ROUNDS + 1):
-        found = measure(number, request_m, request_m * LIMIT_M // REQUEST_M)
-        rounds.append(found)
-        if abs(found.target_m - request_m) < NEAR * request_m or found.target_m > allocatable_m:
+        result = measure(number, request_m, request_m * LIMIT_M // REQUEST_M)
+        rounds.append(result)
+        if abs(result.target_m - request_m) < NEAR * request_m or result.target_m > allocatable_m:
             break
-        request_m = found.target_m
+        request_m = result.target_m
     return rounds

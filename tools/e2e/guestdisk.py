@@ -79,10 +79,10 @@ def _make(home: Path, images: Sequence[Path], kubelet: Path, progress: Progress)
 
 
 def _programs(root: Path, kubelet: Path) -> None:
-    found = {name: programs.find(name) for name in PROGRAMS}
-    if missing := [name for name, path in found.items() if path is None]:
+    result = {name: programs.find(name) for name in PROGRAMS}
+    if missing := [name for name, path in result.items() if path is None]:
         raise E2EError(f"not installed: {', '.join(missing)}")
-    copies = [(Path(str(found[name])), root / "usr" / "bin" / name) for name in PROGRAMS]
+    copies = [(Path(str(result[name])), root / "usr" / "bin" / name) for name in PROGRAMS]
     copies += [(PLUGINS / name, root / "usr" / "lib" / "cni" / name) for name in PLUGINS_USED]
     copies += [(kubelet, root / "usr" / "bin" / "kubelet")]
     for source, target in copies:

@@ -64,8 +64,8 @@ def wait_for_topology(cluster: Cluster, node: str, progress: Progress, seconds: 
     """The node's NodeCPUTopology once the agent has put the kubelet's settings in. Raises NotInTimeError."""
 
     def published() -> dict[str, Any] | None:
-        found = cluster.client.get(f"{TOPOLOGIES}/{node}")
+        result = cluster.client.get(f"{TOPOLOGIES}/{node}")
         # Without a source the kubelet could not be asked so far, which is tried again.
-        return found if found["spec"].get("kubelet", {}).get("source") else None
+        return result if result["spec"].get("kubelet", {}).get("source") else None
 
     return waiting.wait(published, f"the agent has published {node} with its kubelet's settings", seconds, progress)

@@ -29,9 +29,9 @@ class Usage(NamedTuple):
 
 def read(pod: Mapping[str, Any], roots: Iterable[Path] | None = None) -> Usage | None:
     """What the pod's first container has used; None where it has no control group (any more)."""
-    found = cgroups.hierarchies(Path("/proc/mounts").read_text()) if roots is None else roots
+    result = cgroups.hierarchies(Path("/proc/mounts").read_text()) if roots is None else roots
     used: dict[str, int] = {}
-    for root in found:
+    for root in result:
         used |= _used(_group(pod, root))
     if "usage_usec" not in used:
         return None
@@ -41,10 +41,10 @@ def read(pod: Mapping[str, Any], roots: Iterable[Path] | None = None) -> Usage |
 def _used(group: Path) -> dict[str, int]:
     """A control group's totals, by version 2's names; version 1 has them in the folders of two controllers."""
     lines = (line.split() for line in files.text_or_nothing(str(group / "cpu.stat")).splitlines())
-    found = {name: int(value) for name, value in lines}
+    result = {name: int(value) for name, value in lines}
     if used_ns := files.text_or_nothing(str(group / "cpuacct.usage")).strip():
-        found["usage_usec"] = int(used_ns) // 1000
-    return found
+        result["usage_usec"] = int(used_ns) // 1000
+    return result
 
 
 def total(usages: Iterable[Usage]) -> Usage:

@@ -20,7 +20,7 @@ _COUNT = re.compile(r"intra_op=(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observation:
     """One container, read from outside: its log, and the exit status and output of Raddle's commands in it.
 
     `show` is `python -m raddle`, None where the container has no Python, `live` `raddle explain --live -o json` of its
@@ -42,10 +42,10 @@ def look(log: str) -> Mapping[str, Any] | None:
     for line in reversed(log.splitlines()):
         if line.startswith("{"):
             try:
-                found = json.loads(line)
+                result = json.loads(line)
             except ValueError:
                 continue
-            return found if isinstance(found, dict) else None
+            return result if isinstance(result, dict) else None
     return None
 
 
@@ -54,7 +54,7 @@ def error_lines(log: str) -> list[str]:
     return [line for line in log.splitlines() if any(mark in line for mark in ERRORS)]
 
 
-def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen: Seen) -> list[str]:
+def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen: Observation) -> list[str]:
     """What is not as it must be in a container of the pod, in sentences."""
     qos = pod["status"]["qosClass"]
     return [
@@ -66,18 +66,18 @@ def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen
     ]
 
 
-def told(container: Container, pod: Mapping[str, Any], seen: Seen, stock: Mapping[str, Any] | None) -> str:
+def told(container: Container, pod: Mapping[str, Any], seen: Observation, stock: Mapping[str, Any] | None) -> str:
     """A line to read: what the container was given, what really ran, and what a load costs, without Raddle -> with it.
 
     `stock` is what it showed without Raddle; None: it was not looked at.
     """
-    found, compared = seen.look or {}, stock or {}
-    quota, plan = found.get("quota_cpus"), objects.threads(pod, container.name)
+    result, compared = seen.look or {}, stock or {}
+    quota, plan = result.get("quota_cpus"), objects.threads(pod, container.name)
     parts = [
-        f"{pod['status']['qosClass']}, CPUs {found.get('cpus')}, quota {'none' if quota is None else f'{quota:g}'}",
-        f"threads: stock {compared.get('threads', '-')}, planned {plan}, effective {found.get('threads')}",
+        f"{pod['status']['qosClass']}, CPUs {result.get('cpus')}, quota {'none' if quota is None else f'{quota:g}'}",
+        f"threads: stock {compared.get('threads', '-')}, planned {plan}, effective {result.get('threads')}",
     ]
-    loads = [one["load"] for one in (compared, found) if one.get("load")]
+    loads = [one["load"] for one in (compared, result) if one.get("load")]
     if loads:
         parts.append("CPU " + " -> ".join(f"{one['cpu_ms']:.1f} ms" for one in loads) + " a request")
     if any(one["throttled_percent"] is not None for one in loads):
@@ -98,24 +98,24 @@ def _delivered(container: Container, pod: Mapping[str, Any]) -> Iterator[str]:
             yield f"{delivery.PRELOAD_FILE} is not mounted"
 
 
-def _inside(container: Container, found: Mapping[str, Any] | None) -> Iterator[str]:
+def _inside(container: Container, result: Mapping[str, Any] | None) -> Iterator[str]:
     """Between what must be and what the kernel says inside."""
-    if found is None:
+    if result is None:
         yield "the application said nothing"
         return
     for name, expected in (("threads", container.threads), ("quota_cpus", container.quota_cpus)):
-        if found[name] != expected:
-            yield f"{name} {found[name]}, expected {expected}"
-    yield from _places(container, found)
+        if result[name] != expected:
+            yield f"{name} {result[name]}, expected {expected}"
+    yield from _places(container, result)
     # On CPUs of its own a spinning worker takes nothing from anybody.
     spinning = container.threads - 1 if container.exclusive else 0
-    if found["spinning"] != spinning:
-        yield f"{found['spinning']} workers burn CPU time half a second after the answer, expected {spinning}"
+    if result["spinning"] != spinning:
+        yield f"{result['spinning']} workers burn CPU time half a second after the answer, expected {spinning}"
 
 
-def _places(container: Container, found: Mapping[str, Any]) -> Iterator[str]:
+def _places(container: Container, result: Mapping[str, Any]) -> Iterator[str]:
     """Where the container may run, and where its threads may."""
-    cpus = found["cpus"]
+    cpus = result["cpus"]
     own = cpuset.parse_list(cpus)
     if container.cpus not in (None, cpus):
         yield f"CPUs {cpus}, expected {container.cpus}"
@@ -123,7 +123,7 @@ def _places(container: Container, found: Mapping[str, Any]) -> Iterator[str]:
         yield f"CPUs {cpus} are {cpuset.count(own)}, expected {container.cpu_count}"
     if container.within and all(own & ~cpuset.parse_list(one) for one in container.within):
         yield f"CPUs {cpus} lie in none of {' '.join(container.within)}"
-    threads = [found["caller"], *found["workers"]]
+    threads = [result["caller"], *result["workers"]]
     if container.exclusive:
         outside = [one for one in threads if cpuset.parse_list(one) & ~own]
         if outside:
@@ -132,7 +132,7 @@ def _places(container: Container, found: Mapping[str, Any]) -> Iterator[str]:
         yield f"threads are tied to {' '.join(threads)} on shared CPUs {cpus}"
 
 
-def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
+def _said(container: Container, plan: int | None, seen: Observation) -> Iterator[str]:
     """What Raddle says: its plan outside, its commands inside."""
     if plan is None:
         yield "the pod has no plan"

@@ -119,26 +119,26 @@ def _program() -> Path:
 
 def files(cpus: int) -> dict[str, str]:
     """The machine's files, path to text. Its CPUs are of this machine's kind."""
-    found = machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=cpus, threads=1)
+    result = machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=cpus, threads=1)
     every, top = _mask(range(cpus), cpus), "sys/devices/system"
     for cpu in range(cpus):
         own = _mask([cpu], cpus)
-        found[f"{top}/cpu/cpu{cpu}/online"] = "1\n"
+        result[f"{top}/cpu/cpu{cpu}/online"] = "1\n"
         for name in ("core_cpus", "thread_siblings"):
-            found[f"{top}/cpu/cpu{cpu}/topology/{name}"] = own
+            result[f"{top}/cpu/cpu{cpu}/topology/{name}"] = own
         for name in ("package_cpus", "core_siblings", "die_cpus"):
-            found[f"{top}/cpu/cpu{cpu}/topology/{name}"] = every
+            result[f"{top}/cpu/cpu{cpu}/topology/{name}"] = every
         for index, (kind, size) in enumerate((("Data", 32), ("Instruction", 32), ("Unified", 512), ("Unified", 32768))):
             cache = f"{top}/cpu/cpu{cpu}/cache/index{index}"
-            found[f"{cache}/type"], found[f"{cache}/size"] = f"{kind}\n", f"{size}K\n"
-            found[f"{cache}/shared_cpu_map"] = every if index == 3 else own
-            found[f"{cache}/coherency_line_size"] = "64\n"
-    found[f"{top}/cpu/kernel_max"] = "8191\n"
-    found |= {f"{top}/node/{name}": "0\n" for name in ("online", "possible", "has_cpu", "has_memory")}
-    found[f"{top}/node/node0/cpumap"] = every
-    found["proc/cpuinfo"] = "".join(_cpuinfo(cpu, cpus) for cpu in range(cpus))
-    found["proc/stat"] = _stat(cpus)
-    return found
+            result[f"{cache}/type"], result[f"{cache}/size"] = f"{kind}\n", f"{size}K\n"
+            result[f"{cache}/shared_cpu_map"] = every if index == 3 else own
+            result[f"{cache}/coherency_line_size"] = "64\n"
+    result[f"{top}/cpu/kernel_max"] = "8191\n"
+    result |= {f"{top}/node/{name}": "0\n" for name in ("online", "possible", "has_cpu", "has_memory")}
+    result[f"{top}/node/node0/cpumap"] = every
+    result["proc/cpuinfo"] = "".join(_cpuinfo(cpu, cpus) for cpu in range(cpus))
+    result["proc/stat"] = _stat(cpus)
+    return result
 
 
 def _mask(ids: Sequence[int] | range, cpus: int) -> str:

@@ -111,13 +111,13 @@ def difference(values: Mapping[str, Any]) -> str:
 
 def _by_name(text: str) -> dict[str, list[str]]:
     """The lines of each object of a rendering, by kind, namespace and name."""
-    found = {}
+    result = {}
     for document in f"\n{text}".split("\n---\n"):
         if one := yaml.safe_load(document):
             metadata = one["metadata"]
             name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-            found[f"{one['kind']} {name}"] = document.splitlines()
-    return found
+            result[f"{one['kind']} {name}"] = document.splitlines()
+    return result
 
 
 def install_manifest(options: Iterable[str] = ()) -> str:

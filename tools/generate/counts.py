@@ -55,12 +55,12 @@ def counts(checkout: Path) -> dict[str, int]:
 
 def lines(checkout: Path) -> dict[str, int]:
     """Top folder -> lines; files beside the folders are under "."."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for name in _tracked(checkout):
         content = (checkout / name).read_bytes()
         if b"\0" not in content:
-            found[name.partition("/")[0] if "/" in name else "."] += content.count(b"\n")
-    return dict(sorted(found.items()))
+            result[name.partition("/")[0] if "/" in name else "."] += content.count(b"\n")
+    return dict(sorted(result.items()))
 
 
 def _spec(checkout: Path, plural: str) -> Mapping[str, Any]:

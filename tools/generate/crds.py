@@ -89,7 +89,7 @@ def cluster() -> str:
 
 def namespaced_kind() -> dict[str, Any]:
     """The CRD of InferenceThreading: the frame with the rows in it."""
-    text = re.sub(r"\$\((\w+)\)", lambda found: _tables()[found[1]], FRAME.read_text())
+    text = re.sub(r"\$\((\w+)\)", lambda result: _tables()[result[1]], FRAME.read_text())
     crd: dict[str, Any] = yaml.safe_load(text)
     (version,) = crd["spec"]["versions"]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]

@@ -75,12 +75,12 @@ def read(path: Path) -> set[Proof]:
     if not path.exists():
         return set()
     document = json.loads(path.read_text())
-    found = {(str(runtime), str(version), str(control)) for runtime, version, control in document["proven"]}
+    result = {(str(runtime), str(version), str(control)) for runtime, version, control in document["proven"]}
     columns = (*CONTROLS, *KUBERNETES_CONTROLS)
-    unknown = {control for _, _, control in found} - set(columns)
+    unknown = {control for _, _, control in result} - set(columns)
     if unknown:
         raise ValueError(f"{path.name}: {', '.join(sorted(unknown))} is no column; there are {', '.join(columns)}")
-    return found
+    return result
 
 
 def merged(known: set[Proof], proven: set[Proof]) -> set[Proof]:

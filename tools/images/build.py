@@ -42,23 +42,23 @@ def image(wanted: Image, architecture: str, sources: Sources, progress: Progress
                 arguments={**arguments, **_stamps(sources)},
                 options=[f"--annotation={key}={value}" for key, value in labels(wanted, sources).items()],
             )
-    found = buildah.inspect(name)
+    result = buildah.inspect(name)
     return Built(
         image=wanted,
         architecture=architecture,
         name=name,
-        digest=str(found["FromImageDigest"]),
-        config_digest=f"sha256:{found['FromImageID']}",
-        bytes_unpacked=buildah.size_bytes(found),
+        digest=str(result["FromImageDigest"]),
+        config_digest=f"sha256:{result['FromImageID']}",
+        bytes_unpacked=buildah.size_bytes(result),
     )
 
 
 def bases(wanted: Image, architecture: str, progress: Progress) -> dict[str, str]:
     """BUILDER and, where the image has one, BASE: made here, since there is no registry to get others from."""
-    found = {"BUILDER": base.builder(progress)}
+    result = {"BUILDER": base.builder(progress)}
     if wanted.requirements is not None:
-        found["BASE"] = base.python(architecture, wanted.libraries, progress)
-    return found
+        result["BASE"] = base.python(architecture, wanted.libraries, progress)
+    return result
 
 
 def labels(wanted: Image, sources: Sources) -> Mapping[str, str]:

@@ -39,14 +39,14 @@ def need(progress: Progress) -> None:
 def run(*arguments: str, log: Path | None = None) -> str:
     """Run it and return its output. Raises ImagesError with the end of what it said; `log` gets all of that."""
     command = ["buildah", *_store(), *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(found.stdout + found.stderr)
-    if found.returncode != 0:
-        end = "\n".join((found.stdout + found.stderr).splitlines()[-15:])
+        log.write_text(result.stdout + result.stderr)
+    if result.returncode != 0:
+        end = "\n".join((result.stdout + result.stderr).splitlines()[-15:])
         raise ImagesError(f"buildah {arguments[0]} failed:\n{end}" + (f"\nAll of it: {log}" if log else ""))
-    return found.stdout
+    return result.stdout
 
 
 def has(name: str) -> bool:
@@ -57,8 +57,8 @@ def has(name: str) -> bool:
 
 def inspect(name: str) -> Mapping[str, Any]:
     """What buildah says of an image. Raises ImagesError."""
-    found: Mapping[str, Any] = json.loads(run("inspect", "--type", "image", name))
-    return found
+    result: Mapping[str, Any] = json.loads(run("inspect", "--type", "image", name))
+    return result
 
 
 @contextmanager
@@ -71,9 +71,9 @@ def mounted(name: str) -> Iterator[Path]:
         run("rm", container)
 
 
-def size_bytes(found: Mapping[str, Any]) -> int:
+def size_bytes(result: Mapping[str, Any]) -> int:
     """The size of an inspected image's layers, unpacked."""
-    return sum(int(layer["size"]) for layer in json.loads(found["Manifest"])["layers"])
+    return sum(int(layer["size"]) for layer in json.loads(result["Manifest"])["layers"])
 
 
 def build(

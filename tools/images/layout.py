@@ -75,8 +75,8 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _index(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "index.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((folder / "index.json").read_text())
+    return result
 
 
 def _append(folder: Path, entry: Mapping[str, Any]) -> None:

@@ -129,12 +129,12 @@ def cache() -> Path:
 
 def context_files() -> list[Path]:
     """The context's files, sorted, without what a build or a test run leaves behind."""
-    found: list[Path] = []
+    result: list[Path] = []
     for name in CONTEXT:
         start = ROOT / name
         below = sorted(start.rglob("*")) if start.is_dir() else [start]
-        found.extend(path for path in below if path.is_file() and not _MADE.intersection(path.parts))
-    return found
+        result.extend(path for path in below if path.is_file() and not _MADE.intersection(path.parts))
+    return result
 
 
 def _git(*arguments: str) -> str:

@@ -37,15 +37,15 @@ def document(built: Built, sources: Sources, progress: Progress) -> str:
     """The image's SBOM as JSON, checked against CycloneDX's schema. Raises ImagesError."""
     python = _tool(progress)
     requirements = built.image.requirements
-    found: dict[str, Any] = {"bomFormat": "CycloneDX", "specVersion": _SPECIFICATION, "version": 1}
-    found["metadata"] = {"component": _image(built, sources)}
+    result: dict[str, Any] = {"bomFormat": "CycloneDX", "specVersion": _SPECIFICATION, "version": 1}
+    result["metadata"] = {"component": _image(built, sources)}
     components = [_raddle(sources)]
     if requirements is not None:
         components += _python_packages(python, sources.folder / "images" / requirements)
         components += _debian_packages(built)
-    found["components"] = components
-    found["dependencies"] = [{"ref": found["metadata"]["component"]["bom-ref"], "dependsOn": _references(components)}]
-    text = json.dumps(found, indent=1, sort_keys=True) + "\n"
+    result["components"] = components
+    result["dependencies"] = [{"ref": result["metadata"]["component"]["bom-ref"], "dependsOn": _references(components)}]
+    text = json.dumps(result, indent=1, sort_keys=True) + "\n"
     _run([str(python), "-c", _VALIDATE], text)
     return text
 
@@ -71,26 +71,26 @@ def _raddle(sources: Sources) -> dict[str, Any]:
 def _python_packages(python: Path, requirements: Path) -> list[dict[str, Any]]:
     command = [str(python), "-m", "cyclonedx_py", "requirements", str(requirements), "--output-reproducible"]
     said = json.loads(_run([*command, "--spec-version", _SPECIFICATION, "--output-format", "JSON"], ""))
-    found = []
+    result = []
     for component in said["components"]:
         # The tool names them by their line in the file, and where the machine's own index is.
         component["bom-ref"] = component["purl"]
         component.pop("externalReferences", None)
         component.pop("description", None)
-        found.append(component)
-    return found
+        result.append(component)
+    return result
 
 
 def _debian_packages(built: Built) -> list[dict[str, Any]]:
-    found = []
+    result = []
     with buildah.mounted(built.name) as root:
         folder = root / "var" / "lib" / "dpkg" / "status.d"
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             fields = dict(_fields(path.read_text()))
             name, version = fields["Package"], fields["Version"]
             purl = f"pkg:deb/debian/{name}@{quote(version, safe='')}?arch={fields['Architecture']}"
-            found.append({"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl})
-    return found
+            result.append({"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl})
+    return result
 
 
 def _fields(control: str) -> Iterator[tuple[str, str]]:

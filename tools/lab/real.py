@@ -56,8 +56,8 @@ class Prepared:
 def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
     """Find or make the kernel and the disk; write the shim and the model below `folder`. Raises VMError."""
     programs.need()
-    found = Prepared(kernel=kernel or programs.kernel(progress), disk=rootfs.disk(progress), files=folder / "files")
-    job = found.files / "job"
+    result = Prepared(kernel=kernel or programs.kernel(progress), disk=rootfs.disk(progress), files=folder / "files")
+    job = result.files / "job"
     # As the programs import it.
     (job / "vm" / "guest").mkdir(parents=True)
     for name in ("console.py", "session.py"):
@@ -66,8 +66,8 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
         shutil.copy(GUEST / name, job)
     _compile(job)
     model.write(job / "model.onnx")
-    delivery.write(str(found.files / delivery.MOUNT_PATH.lstrip("/")))
-    return found
+    delivery.write(str(result.files / delivery.MOUNT_PATH.lstrip("/")))
+    return result
 
 
 def _compile(job: Path) -> None:

@@ -41,7 +41,7 @@ def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]
     by_id = {result.get("id"): result for result in results}
     sides = {RADDLE: by_id.get(f"{scenario.name}-{RADDLE}"), STOCK: by_id.get(f"{alike(scenario)}-{STOCK}")}
     planned = bound.planned().get("intra")
-    found = []
+    outcome = []
     for number, (limits, expected) in enumerate(scenario.sessions):
         raddle, stock = (_session(sides[side], number) for side in (RADDLE, STOCK))
         wrong = [*_ended(sides[RADDLE], RADDLE), *_ended(sides[STOCK], STOCK)] if number == 0 else []
@@ -52,7 +52,7 @@ def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]
             facts = _facts(limits, expected, raddle)
             wrong += facts if scenario.program == PYTHON else _native(expected, sides[RADDLE])
         wrong += _decided(limits, expected, bound, planned)
-        found.append(
+        outcome.append(
             Verdict(
                 scenario=scenario.name,
                 shape=scenario.shape,
@@ -66,7 +66,7 @@ def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]
                 wrong=tuple(wrong),
             )
         )
-    return found
+    return outcome
 
 
 def _session(result: Mapping[str, Any] | None, number: int) -> dict[str, Any] | None:

@@ -82,11 +82,11 @@ def cell(
             compared = variants.competitors(conditions, service_s, variants.deliver(Path(folder)), fixed or None)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        found = rows(conditions, compared, repetitions=repetitions, measured=_measured, progress=_say)
+        result = rows(conditions, compared, repetitions=repetitions, measured=_measured, progress=_say)
     click.echo(f"\n{1000 * service_s:.3g} ms a request on one thread")
-    print_table(found, console=Console(width=max(Console().width, _COLUMNS)), figures=tuple(FIGURES))
+    print_table(result, console=Console(width=max(Console().width, _COLUMNS)), figures=tuple(FIGURES))
     if chart_path is not None:
-        click.echo(f"chart: {chart.draw(found, chart_path)}")
+        click.echo(f"chart: {chart.draw(result, chart_path)}")
 
 
 @main.command()
@@ -107,13 +107,13 @@ def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write
         path.unlink(missing_ok=True)
     wanted = load_table.QUICK if size == "quick" else load_table.FULL
     store = Store(path, attempts=wanted.attempts)
-    found = load_table.measured(wanted, store, progress=_say, minutes=minutes)
-    if not found.cells:
+    result = load_table.measured(wanted, store, progress=_say, minutes=minutes)
+    if not result.cells:
         raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
     text = load_table.markdown(
-        found, wanted, command=f"python -m load table --{size}", results=f"build/load/{path.name}"
+        result, wanted, command=f"python -m load table --{size}", results=f"build/load/{path.name}"
     )
-    click.echo(json.dumps(load_table.document(found), indent=1) if output == "json" else text)
+    click.echo(json.dumps(load_table.document(result), indent=1) if output == "json" else text)
     if write:
         report.write_section(f"load table, {size}", text)
 

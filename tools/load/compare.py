@@ -49,8 +49,8 @@ class Row:
 
     def values(self, figure: str) -> list[float]:
         """This figure of each run, in order of repetition; empty where it can't be known."""
-        found = [getattr(one, figure) for one in self.runs]
-        return [float(value) for value in found if value is not None]
+        result = [getattr(one, figure) for one in self.runs]
+        return [float(value) for value in result if value is not None]
 
     def median(self, figure: str) -> float | None:
         """The median over the runs."""
@@ -110,17 +110,17 @@ def rows(
     return [Row(cell=cell, variant=variant.name, runs=tuple(runs[same[variant.name].name])) for variant in variants]
 
 
-def print_table(found: Sequence[Row], *, console: Console | None = None, figures: Sequence[str] = SHOWN) -> None:
+def print_table(result: Sequence[Row], *, console: Console | None = None, figures: Sequence[str] = SHOWN) -> None:
     """One line per variant: median and range of each figure, threads, and how quiet the machine was."""
     console = console or Console()
-    repetitions = len(found[0].runs)
+    repetitions = len(result[0].runs)
     runs = f"median (range) of {repetitions} runs" if repetitions > 1 else "one run"
-    table = Table(title=f"{found[0].cell.title}: {runs}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=f"{result[0].cell.title}: {runs}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("pool\nthreads", justify="right")
     for heading in (*(FIGURES[figure][0] for figure in figures), "steal\n%", "others\n%"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in found:
+    for row in result:
         threads = "/".join(map(str, sorted({one.pool_threads for one in row.runs})))
         machine = (f"{row.median(name) or 0:.1f}" for name in ("steal_percent", "others_percent"))
         texts = (row.text(figure).replace(" (", "\n[dim](", 1) for figure in figures)

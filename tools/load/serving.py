@@ -53,8 +53,8 @@ def _of_onnxruntime(network: Network, socket: Path) -> list[str]:
 
 
 def _torch(model: Model, socket: Path) -> list[str]:
-    found = subprocess.run([_DEBIAN_PYTHON, "-c", "import torch"], check=False, capture_output=True)
-    if found.returncode:
+    result = subprocess.run([_DEBIAN_PYTHON, "-c", "import torch"], check=False, capture_output=True)
+    if result.returncode:
         raise UnavailableError("Debian's python3-torch is not installed")
     sizes = map(str, (model.network.side, model.network.channels, model.network.layers))
     return [_DEBIAN_PYTHON, server.__file__, "--runtime", "torch", "--network", *sizes, "--socket", str(socket)]
@@ -95,8 +95,8 @@ def interpreter() -> str:
 
 def _packages() -> list[str]:
     """Where this interpreter finds what the server imports, without importing it here."""
-    found = [importlib.util.find_spec(name) for name in ("numpy", "onnxruntime")]
-    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin))
+    result = [importlib.util.find_spec(name) for name in ("numpy", "onnxruntime")]
+    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in result if spec and spec.origin))
 
 
 @functools.cache

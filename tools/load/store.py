@@ -39,13 +39,13 @@ class Store:
         """This repetition's run: the stored one, else one made now and stored."""
         key = _key("run", {"cell": asdict(cell), **_variant(variant), "repetition": repetition})
 
-        found = self._value(key, lambda: asdict(quiet_run(cell, variant, self._attempts)))
-        return Run(**{**found, "latencies_ms": tuple(found["latencies_ms"])})
+        result = self._value(key, lambda: asdict(quiet_run(cell, variant, self._attempts)))
+        return Run(**{**result, "latencies_ms": tuple(result["latencies_ms"])})
 
     def service_time_s(self, model: str, runtime: str, measure: Callable[[], float]) -> float:
         """The model's service time in seconds; kept, because the rates of all cells are derived from it."""
-        found = self._value(_key("service time", {"model": model, "runtime": runtime}), lambda: {"seconds": measure()})
-        return float(found["seconds"])
+        result = self._value(_key("service time", {"model": model, "runtime": runtime}), lambda: {"seconds": measure()})
+        return float(result["seconds"])
 
     def _value(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if key not in self._runs:

@@ -94,9 +94,9 @@ def shapes(size: Size) -> list[tuple[str, models.Model, float, int, bool]]:
     """The cells without their rates. All of them come in a fixed mixed order, so that any part is a sample."""
     if size is QUICK:
         return list(_QUICK)
-    found = list(itertools.product(serving.RUNTIMES, RUN_TIMES, LIMITS, SHARES_PERCENT, (False, True)))
-    random.Random(0).shuffle(found)
-    return found
+    result = list(itertools.product(serving.RUNTIMES, RUN_TIMES, LIMITS, SHARES_PERCENT, (False, True)))
+    random.Random(0).shuffle(result)
+    return result
 
 
 def rate_of(share_percent: int, limit_cpus: float, service_s: float) -> float:
@@ -121,19 +121,19 @@ def measured(size: Size, store: Store, *, progress: Progress, minutes: float = m
     keeps the rest of the runs for the next time.
     """
     wanted = shapes(size)
-    found = Measured(cells=[], service_s={}, missing={}, of=len(wanted))
+    result = Measured(cells=[], service_s={}, missing={}, of=len(wanted))
     shim = variants.deliver(serving.BUILD / "shim")
     end_s = time.monotonic() + minutes * 60
     try:
         for runtime, model, limit_cpus, share, busy in wanted:
             if time.monotonic() > end_s:
                 break
-            if runtime in found.missing:
+            if runtime in result.missing:
                 continue
             try:
                 service_s = _service_s(store, runtime, model)
             except (UnavailableError, measure.ServerError) as error:
-                found.missing[runtime] = str(error).splitlines()[-1]
+                result.missing[runtime] = str(error).splitlines()[-1]
                 continue
             rate = rate_of(share, limit_cpus, service_s)
             cell = Cell(
@@ -145,14 +145,14 @@ def measured(size: Size, store: Store, *, progress: Progress, minutes: float = m
                 neighbour=busy,
                 duration_s=size.duration_s(rate),
             )
-            found.service_s[runtime, model.name] = service_s
+            result.service_s[runtime, model.name] = service_s
             compared = variants.competitors(cell, service_s, shim)
-            found.cells.append(
+            result.cells.append(
                 rows(cell, compared, repetitions=size.repetitions, progress=progress, measured=store.run)
             )
     except KeyboardInterrupt:
         progress("stopped")
-    return found
+    return result
 
 
 def require_quota() -> None:
@@ -168,16 +168,16 @@ def _service_s(store: Store, runtime: str, model: models.Model) -> float:
 # --- what is written ------------------------------------------------------------------------------------------------
 
 
-def markdown(found: Measured, size: Size, *, command: str, results: str) -> str:
+def markdown(result: Measured, size: Size, *, command: str, results: str) -> str:
     """The section for docs/benchmarks.md: the goals, the cells worse than chance, and a line a cell."""
     return "\n".join(
         [
             "## Containers under load",
             "",
-            *_goals(found.cells),
-            *_losses(found.cells),
-            *_cells(found),
-            *_how(found, size, command, results),
+            *_goals(result.cells),
+            *_losses(result.cells),
+            *_cells(result),
+            *_how(result, size, command, results),
         ]
     )
 
@@ -228,7 +228,7 @@ def _losses(cells: Sequence[Sequence[Row]]) -> Iterator[str]:
         yield report.markdown_table(("cell", "", "figure", "ours", "theirs", "ratio", "chance", "against"), lines)
 
 
-def _cells(found: Measured) -> Iterator[str]:
+def _cells(result: Measured) -> Iterator[str]:
     yield "### Each cell\n"
     yield (
         "p50 / p99 / CPU a request: of the best fixed setting in ms, of the others as ratio to it or to stock, bold"
@@ -236,12 +236,12 @@ def _cells(found: Measured) -> Iterator[str]:
         f" {', '.join(_SHOWN)}.\n"
     )
     lines = []
-    for cell in found.cells:
+    for cell in result.cells:
         by_name = {row.variant: row for row in cell}
         shown = [by_name[name] for name in _SHOWN]
         lines.append(
             [
-                f"{_title(cell[0].cell)}; {report.short(_service_ms(found, cell))} ms",
+                f"{_title(cell[0].cell)}; {report.short(_service_ms(result, cell))} ms",
                 _requests(cell),
                 _best(cell),
                 _ratios(verdict.against_best(cell, variants.STOCK)),
@@ -269,12 +269,12 @@ def _cells(found: Measured) -> Iterator[str]:
     yield report.markdown_table(headings, lines)
 
 
-def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[str]:
-    runs = list(_runs(found.cells))
+def _how(result: Measured, size: Size, command: str, results: str) -> Iterator[str]:
+    runs = list(_runs(result.cells))
     retried = sum(one.attempts - 1 for one in runs)
     disturbed = sum(one.disturbed_percent > QUIET_PERCENT for one in runs)
-    versions = dict.fromkeys(f"{row.cell.runtime} {row.runs[0].version}" for cell in found.cells for row in cell[:1])
-    yield f"`{command}`: {len(found.cells)} of {found.of} cells. {report.machine()}; {', '.join(versions)}.\n"
+    versions = dict.fromkeys(f"{row.cell.runtime} {row.runs[0].version}" for cell in result.cells for row in cell[:1])
+    yield f"`{command}`: {len(result.cells)} of {result.of} cells. {report.machine()}; {', '.join(versions)}.\n"
     yield (
         "One caller, open loop at a fixed rate, latency from the due time. Each run is a process of its own, so that"
         " the luck of one, where its threads come to lie, is not taken for the variant's."
@@ -292,16 +292,16 @@ def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[st
         f" machine meanwhile; of the {len(runs)} that count {disturbed} were disturbed all the same."
     )
     yield f"\nEvery run, with each latency, is in {results} of the checkout that measured; `-o json` sums it up."
-    for runtime, why in found.missing.items():
+    for runtime, why in result.missing.items():
         yield f"\nNot measured here: {runtime}: {why}."
 
 
-def document(found: Measured) -> list[dict[str, Any]]:
+def document(result: Measured) -> list[dict[str, Any]]:
     """The table as JSON: for each cell what was offered and the two series' figures of each competitor."""
     return [
         {
             "cell": asdict(cell[0].cell),
-            "service_ms": _service_ms(found, cell),
+            "service_ms": _service_ms(result, cell),
             "requests_a_run": _least_requests(cell),
             "best": [row.variant for row in verdict.best(cell)],
             "competitors": {
@@ -314,7 +314,7 @@ def document(found: Measured) -> list[dict[str, Any]]:
                 for row in cell
             },
         }
-        for cell in found.cells
+        for cell in result.cells
     ]
 
 
@@ -323,8 +323,8 @@ def _runs(cells: Iterable[Sequence[Row]]) -> Iterator[measure.Run]:
     return itertools.chain.from_iterable({row.runs for cell in cells for row in cell})
 
 
-def _service_ms(found: Measured, cell: Sequence[Row]) -> float:
-    return 1000 * found.service_s[cell[0].cell.runtime, cell[0].cell.model]
+def _service_ms(result: Measured, cell: Sequence[Row]) -> float:
+    return 1000 * result.service_s[cell[0].cell.runtime, cell[0].cell.model]
 
 
 def _title(cell: Cell) -> str:

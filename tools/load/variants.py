@@ -55,10 +55,10 @@ def all_settings(runtime: str, cpus: int) -> list[str]:
     counts = range(2, most + 1)
     if runtime in ("torch", "openmp"):
         return ["1", *(f"{count}{wait}" for count in counts for wait in ("", ":PASSIVE"))]
-    found = ["1", *(f"{count}:{spin}" for count in counts for spin in _SPINS)]
+    result = ["1", *(f"{count}:{spin}" for count in counts for spin in _SPINS)]
     if runtime == "blas":
-        return [f"{one}+{blas}" for one, blas in itertools.product(found, sorted({1, most}))]
-    return found
+        return [f"{one}+{blas}" for one, blas in itertools.product(result, sorted({1, most}))]
+    return result
 
 
 def fixed(runtime: str, setting: str) -> Variant:

@@ -111,11 +111,11 @@ def against_stock(rows: Sequence[Row], variant: str) -> list[Comparison]:
 
 def losses(rows: Sequence[Row]) -> list[Comparison]:
     """Where Raddle, with `load` or without, is worse than chance in this cell; once where `load` changes nothing."""
-    found = []
+    result = []
     same = _row(rows, variants.RADDLE).runs == _row(rows, variants.WITH_LOAD).runs
     for variant in (variants.RADDLE, variants.WITH_LOAD)[: 1 if same else 2]:
-        found += [one for one in against_best(rows, variant) + against_stock(rows, variant) if one.worse]
-    return found
+        result += [one for one in against_best(rows, variant) + against_stock(rows, variant) if one.worse]
+    return result
 
 
 def false_alarms(rows: Sequence[Row]) -> int | None:

@@ -44,7 +44,7 @@ def fetch(*command: str | Path, cwd: Path | None = None) -> str:
 
 def tool(command: str) -> str:
     """The command's path. Raises UnavailableError; tools/scripts/packages installs what root may."""
-    found = shutil.which(command)
-    if found is None:
+    result = shutil.which(command)
+    if result is None:
         raise UnavailableError(f"no {command} here")
-    return found
+    return result

@@ -34,8 +34,10 @@ def release(version: str) -> Path:
     with made(HOME / f"onnxruntime-{version}") as folder:
         if folder and version == WHEEL_VERSION:
             python = pythons.release(f"ort-{version}")
-            (found,) = (python.parents[1] / "lib").glob("python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*.*")
-            shutil.copy(found, folder / "libonnxruntime.so")
+            (result,) = (python.parents[1] / "lib").glob(
+                "python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*.*"
+            )
+            shutil.copy(result, folder / "libonnxruntime.so")
         elif folder:
             artifact = f"-Dartifact=com.microsoft.onnxruntime:onnxruntime:{version}"
             fetch("mvn", "-q", "-B", "dependency:get", artifact, "-Dtransitive=false", cwd=folder)
@@ -89,9 +91,9 @@ def apt_options(suite: str, apt: Path) -> list[str]:
         "APT::Sandbox::User": "root",
         "Debug::NoLocking": "1",
     }
-    found = [f"-o{name}={value}" for name, value in options.items()]
-    fetch("apt-get", "-qq", *found, "update")
-    return found
+    result = [f"-o{name}={value}" for name, value in options.items()]
+    fetch("apt-get", "-qq", *result, "update")
+    return result
 
 
 def debian_mirror() -> str:
@@ -111,8 +113,8 @@ def go_headers(module_version: str) -> Path:
         if folder:
             (folder / "go.mod").write_text("module lab\n\ngo 1.20\n")
             module = f"github.com/yalue/onnxruntime_go@{module_version}"
-            found = fetch("go", "mod", "download", "-json", module, cwd=folder)
-            shutil.copy(Path(json.loads(found)["Dir"]) / "onnxruntime_c_api.h", folder)
+            result = fetch("go", "mod", "download", "-json", module, cwd=folder)
+            shutil.copy(Path(json.loads(result)["Dir"]) / "onnxruntime_c_api.h", folder)
             # Included at its end, and not in the module.
             (folder / "onnxruntime_ep_c_api.h").touch()
     return HOME / f"go-{module_version}"

@@ -23,10 +23,10 @@ def node() -> str:
 
 def architecture() -> str:
     """This machine's, as Node.js names it. Raises UnavailableError."""
-    found = ARCHITECTURES.get(platform.machine())
-    if found is None:
+    result = ARCHITECTURES.get(platform.machine())
+    if result is None:
         raise UnavailableError(f"onnxruntime-node has nothing for {platform.machine()}")
-    return found
+    return result
 
 
 def package(name: str) -> Path:

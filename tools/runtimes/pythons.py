@@ -44,9 +44,9 @@ def interpreter(version: str) -> Path:
 
     Raises UnavailableError.
     """
-    found = sorted((PYENV / "versions").glob(f"{version}.*/bin/python{version}"))
-    if found:
-        return found[-1]
+    result = sorted((PYENV / "versions").glob(f"{version}.*/bin/python{version}"))
+    if result:
+        return result[-1]
     named = shutil.which(f"python{version}", path="/usr/local/bin:/usr/bin")
     if named is None:
         raise UnavailableError(f"no CPython {version} here")
@@ -58,10 +58,10 @@ def any_interpreter(pattern: str) -> Path:
 
     Raises UnavailableError.
     """
-    found = sorted((PYENV / "versions").glob(f"{pattern}/bin/python"))
-    if not found:
+    result = sorted((PYENV / "versions").glob(f"{pattern}/bin/python"))
+    if not result:
         raise UnavailableError(f"no Python {pattern} of pyenv's here")
-    return found[-1]
+    return result[-1]
 
 
 def venv(name: str, version: str, packages: Sequence[str], unresolved: Sequence[str] = ()) -> Path:

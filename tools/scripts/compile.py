@@ -21,8 +21,8 @@ class Repository(PyPIRepository):
     """An index without the wheels that fit none of PYTHONS on one of MACHINES; sources fit anywhere."""
 
     def _get_matching_candidates(self, ireq: InstallRequirement) -> set[InstallationCandidate]:
-        found = super()._get_matching_candidates(ireq)
-        return {one for one in found if not one.link.is_wheel or any(map(fits, _tags(one.link.filename)))}
+        result = super()._get_matching_candidates(ireq)
+        return {one for one in result if not one.link.is_wheel or any(map(fits, _tags(one.link.filename)))}
 
 
 def fits(tag: Tag) -> bool:

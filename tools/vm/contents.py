@@ -24,10 +24,10 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 def busybox(root: Path) -> None:
     """Busybox as bin/busybox and bin/sh. Needs programs.need() to have passed."""
-    found = programs.find("busybox")
-    assert found is not None
+    result = programs.find("busybox")
+    assert result is not None
     (root / "bin").mkdir(parents=True, exist_ok=True)
-    shutil.copy(found, root / "bin" / "busybox")
+    shutil.copy(result, root / "bin" / "busybox")
     (root / "bin" / "sh").symlink_to("busybox")
 
 
@@ -60,8 +60,8 @@ def python(root: Path, distributions: Iterable[str]) -> None:
 
 def files(distribution: str) -> list[metadata.PackagePath]:
     """What of a package is copied: not its programs, which lie outside its folder, nor its tests."""
-    found = metadata.files(distribution) or []
-    inside = [file for file in found if ".." not in file.parts and "tests" not in file.parts]
+    result = metadata.files(distribution) or []
+    inside = [file for file in result if ".." not in file.parts and "tests" not in file.parts]
     return [file for file in inside if Path(str(file.locate())).is_file()]
 
 
@@ -80,6 +80,6 @@ def _needed(binaries: Iterable[Path]) -> Iterator[Path]:
         # Of a library that this machine can't load, ldd says nothing.
         done = subprocess.run(["ldd", binary], check=False, capture_output=True, text=True)
         for line in done.stdout.splitlines():
-            found = _LIBRARY.search(line)
-            if found:
-                yield Path(found[1])
+            result = _LIBRARY.search(line)
+            if result:
+                yield Path(result[1])

@@ -34,8 +34,8 @@ def need() -> None:
 
 def find(program: str) -> Path | None:
     """The program, also in the folders that only root has on PATH."""
-    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
-    return Path(found) if found else None
+    result = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+    return Path(result) if result else None
 
 
 def kernel(progress: Progress) -> Path:
@@ -48,10 +48,10 @@ def kernel(progress: Progress) -> Path:
 
 def module(name: str, progress: Progress) -> Path:
     """The file of a module of that kernel, such as "overlay". Raises VMUnavailableError where there is none."""
-    found = next((_linux(progress) / "modules").rglob(f"{name}.ko"), None)
-    if found is None:
+    result = next((_linux(progress) / "modules").rglob(f"{name}.ko"), None)
+    if result is None:
         raise VMUnavailableError(f"the kernel has no module {name}")
-    return found
+    return result
 
 
 def _linux(progress: Progress) -> Path:
@@ -80,12 +80,12 @@ def _fetch_kernel(home: Path) -> None:
 def _download(home: Path) -> None:
     # The package of that name is empty and depends on the newest kernel's.
     depends = _said("apt-cache", "depends", KERNEL_PACKAGE)
-    found = re.search(r"Depends: (linux-image-\S+-cloud-amd64)", depends)
-    if found is None:
+    result = re.search(r"Depends: (linux-image-\S+-cloud-amd64)", depends)
+    if result is None:
         raise OSError("apt-cache does not know it; apt-get update may help")
     with tempfile.TemporaryDirectory(dir=home) as name:
         folder = Path(name)
-        _said("apt-get", "-o", "APT::Sandbox::User=root", "download", found[1], cwd=folder)
+        _said("apt-get", "-o", "APT::Sandbox::User=root", "download", result[1], cwd=folder)
         (package,) = folder.glob("*.deb")
         _said("dpkg-deb", "--extract", str(package), str(folder / "root"))
         (image,) = (folder / "root" / "boot").glob("vmlinuz-*")

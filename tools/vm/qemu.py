@@ -80,12 +80,14 @@ def kernel_arguments(shape: Shape) -> str:
     translated the place at that moment kept the breakpoint and trapped for ever, all 16 of them in sched_clock_tick, in
     3 of some 200 boots beside other load. With one CPU, nobody translates meanwhile.
     """
-    found = "console=ttyS0 quiet loglevel=3 mitigations=off tsc=reliable nokaslr random.trust_cpu=on panic=-1 maxcpus=1"
+    result = (
+        "console=ttyS0 quiet loglevel=3 mitigations=off tsc=reliable nokaslr random.trust_cpu=on panic=-1 maxcpus=1"
+    )
     if shape.isolated:
-        found += f" isolcpus={','.join(map(str, shape.isolated))}"
+        result += f" isolcpus={','.join(map(str, shape.isolated))}"
     if shape.offline:
-        found += f" raddle.offline={','.join(map(str, shape.offline))}"
-    return found
+        result += f" raddle.offline={','.join(map(str, shape.offline))}"
+    return result
 
 
 def run(
@@ -152,11 +154,11 @@ def completed(folder: Path) -> list[dict[str, Any]]:
 
 def last_lines(folder: Path) -> str:
     """The end of what QEMU and the guest's console have said, for a message."""
-    found: list[str] = []
+    result: list[str] = []
     for name in ("qemu", "log"):
         path = folder / name
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         # It warns so once a CPU.
         kept = [line for line in lines if "TCG doesn't support requested feature" not in line]
-        found += [f"[{name}] {line}" for line in kept[-LOG_LINES:]]
-    return "\n".join(found)
+        result += [f"[{name}] {line}" for line in kept[-LOG_LINES:]]
+    return "\n".join(result)

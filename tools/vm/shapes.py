@@ -78,11 +78,11 @@ class Shape:
     @property
     def highest_apic_id(self) -> int:
         """The last CPU's APIC id: each level takes whole bits."""
-        found, shift = 0, 0
+        result, shift = 0, 0
         for size in (self.threads, self.cores, self.dies, self.sockets):
-            found |= (size - 1) << shift
+            result |= (size - 1) << shift
             shift += (size - 1).bit_length()
-        return found
+        return result
 
     def cpus_of_die(self, socket: int, die: int) -> range:
         """The CPUs of one die."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from raddle_operator.agent.looks import Counters
+from raddle_operator.agent.samples import Counters
 
 PATH: Final = "/metrics/cadvisor"
 ACCEPT: Final = "text/plain;version=0.0.4"
@@ -53,22 +53,22 @@ def parse(lines: Iterable[bytes], wanted: Collection[str], now_s: float) -> dict
         values.setdefault(key, {})[field] = value
         if field == "used_s":
             times[key] = int(sample[2]) / 1000 if sample[2] else now_s
-    return {key: _counters(found, times[key]) for key, found in values.items() if key in times}
+    return {key: _counters(item, times[key]) for key, item in values.items() if key in times}
 
 
-def _counters(found: dict[str, float], at_s: float) -> Counters:
-    quota, period = found.get("quota", 0.0), found.get("period", 0.0)
+def _counters(result: dict[str, float], at_s: float) -> Counters:
+    quota, period = result.get("quota", 0.0), result.get("period", 0.0)
     return Counters(
         at_s=at_s,
-        used_s=found.get("used_s"),
-        periods=_whole(found.get("periods")),
-        throttled_periods=_whole(found.get("throttled_periods")),
-        throttled_s=found.get("throttled_s"),
+        used_s=result.get("used_s"),
+        periods=_whole(result.get("periods")),
+        throttled_periods=_whole(result.get("throttled_periods")),
+        throttled_s=result.get("throttled_s"),
         # With control groups of version 1, which have no such counter, the kubelet says 0 of all containers.
-        waiting_s=found.get("waiting_s") or None,
+        waiting_s=result.get("waiting_s") or None,
         quota_cpus=quota / period if quota > 0 and period > 0 else None,
         # 0 is what it says of all where it doesn't count them: a container that runs has one.
-        processes=_whole(max(0.0, found.get("processes", 0.0))) or None,
+        processes=_whole(max(0.0, result.get("processes", 0.0))) or None,
     )
 
 

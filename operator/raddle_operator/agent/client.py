@@ -118,8 +118,8 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Endpoint:
 def _entry(config: Mapping[str, Any], plural: str, singular: str, name: object) -> dict[str, Any]:
     for entry in config[plural]:
         if entry["name"] == name:
-            found: dict[str, Any] = entry[singular]
-            return found
+            result: dict[str, Any] = entry[singular]
+            return result
     raise KeyError(f"{plural}: no {name!r}")
 
 

@@ -54,7 +54,7 @@ _SOURCES: Final = ("plan", "code", "default")
 _EXPONENTS: Final = {str(exponent): exponent for exponent in range(groups.SHORTEST, groups.LONGEST + 1)}
 
 
-class Speaker(NamedTuple):
+class ProcessID(NamedTuple):
     """A process of a pod: its container's name, "" where it doesn't know it, and its own number of itself."""
 
     container: str
@@ -62,26 +62,26 @@ class Speaker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Datagram:
     """One datagram. `again_s`: it will speak again in so many seconds, 0: only when something changes."""
 
-    speaker: Speaker
+    process: ProcessID
     threads: int = 0
     again_s: int = 0
     ended: bool = False
     sessions: tuple[Session, ...] = ()
 
 
-def parse(data: bytes) -> Said:
+def parse(data: bytes) -> Datagram:
     """What a datagram says. Raises SpecError for anything that no shim sends."""
     if len(data) > MAX_BYTES:
         raise SpecError("datagram", f"has more than {MAX_BYTES} bytes")
     try:
-        found = json.loads(data)
+        result = json.loads(data)
     # RecursionError: a list in a list in a list.
     except (ValueError, RecursionError):
         raise SpecError("datagram", "is not JSON") from None
-    document = reading.as_object(found, "datagram")
+    document = reading.as_object(result, "datagram")
     if document.get("v") != VERSION:
         raise SpecError("v", f"must be {VERSION}")
     container = reading.text(document, "container", "")
@@ -90,8 +90,8 @@ def parse(data: bytes) -> Said:
     sessions: list[Session] = []
     for index, one in enumerate(reading.sequence(document, "sessions", "")):
         sessions += _sessions(reading.as_object(one, f"sessions[{index}]"), f"sessions[{index}]")
-    return Said(
-        speaker=Speaker(container, _number(document, "pid", "")),
+    return Datagram(
+        process=ProcessID(container, _number(document, "pid", "")),
         threads=_number(document, "threads", ""),
         again_s=_number(document, "againS", ""),
         ended=document.get("ended") is True,
@@ -123,14 +123,14 @@ def _run_seconds(one: Mapping[str, Any], runs: int, path: str) -> Mapping[str, i
     counts = reading.mapping(one, "log2ns", path)
     if not counts.keys() <= _EXPONENTS.keys():
         raise SpecError(f"{path}.log2ns", "has other bounds")
-    found, so_far = {}, 0
+    result, so_far = {}, 0
     for name, exponent in _EXPONENTS.items():
         if name in counts:
             so_far += _number(counts, name, f"{path}.log2ns")
-            found[f"{2**exponent / 1e9:.6g}"] = so_far
+            result[f"{2**exponent / 1e9:.6g}"] = so_far
     if so_far > runs:
         raise SpecError(f"{path}.log2ns", "has more runs than there were")
-    return {**found, "+Inf": runs} if found else {}
+    return {**result, "+Inf": runs} if result else {}
 
 
 def _number(parent: Mapping[str, Any], key: str, path: str) -> int:
@@ -162,19 +162,19 @@ class _Allowance:
 
 
 class _Pod:
-    """What one address has said."""
+    """The datagrams that one address has sent."""
 
-    __slots__ = ("allowance", "heard_at", "said")
+    __slots__ = ("allowance", "datagrams", "received_at")
 
     def __init__(self, now: float) -> None:
         self.allowance = _Allowance(POD_BURST, POD_HZ)
-        self.heard_at = now
+        self.received_at = now
         # As they came: what hostile ones become may be twenty times as large.
-        self.said: dict[Speaker, tuple[float, bytes]] = {}
+        self.datagrams: dict[ProcessID, tuple[float, bytes]] = {}
 
 
-class Told:
-    """What was told, by the senders' addresses. Times are a monotonic clock's; safe to use from several threads."""
+class ReportedSessions:
+    """Reported sessions by the senders' addresses. Times are a monotonic clock's; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -187,7 +187,7 @@ class Told:
         self.refused: dict[str, int] = {"rate": 0, "room": 0, "malformed": 0}
         """How many datagrams were not taken, by why."""
 
-    def hear(self, address: str, data: bytes, now: float) -> bool:
+    def accept(self, address: str, data: bytes, now: float) -> bool:
         """Takes a datagram over, or counts it as refused; False where the node as a whole is told too much."""
         with self._lock:
             if not self._all.take(now):
@@ -208,7 +208,7 @@ class Told:
                 self.missed_at = now
                 return "room"
             pod = self._pods[address] = _Pod(now)
-        pod.heard_at = now
+        pod.received_at = now
         # First its own: who sends too much takes nothing of the others'.
         if not pod.allowance.take(now):
             return "rate"
@@ -216,53 +216,56 @@ class Told:
             self.missed_at = now
             return "rate"
         try:
-            said = parse(data)
+            datagram = parse(data)
         except SpecError:
             return "malformed"
-        known = pod.said.pop(said.speaker, None)
+        known = pod.datagrams.pop(datagram.process, None)
         self._processes -= known is not None
-        if said.ended:
+        if datagram.ended:
             return ""
-        if self._processes >= room and not (is_known and len(pod.said) < POD_ROOM):
+        if self._processes >= room and not (is_known and len(pod.datagrams) < POD_ROOM):
             self.missed_at = now
             return "room"
-        if len(pod.said) >= MAX_POD_PROCESSES:
+        if len(pod.datagrams) >= MAX_POD_PROCESSES:
             # The one that has been silent for longest: it may have ended without a word.
-            del pod.said[next(iter(pod.said))]
+            del pod.datagrams[next(iter(pod.datagrams))]
             self._processes -= 1
-        pod.said[said.speaker] = (now, data)
+        pod.datagrams[datagram.process] = (now, data)
         self._processes += 1
         return ""
 
-    def told(self, addresses: frozenset[str], now: float) -> Mapping[str, Mapping[Speaker, Said]]:
+    def by_address(self, addresses: frozenset[str], now: float) -> Mapping[str, Mapping[ProcessID, Datagram]]:
         """What the pods with these addresses have said, by address. What is out of date, or nobody's, is forgotten."""
-        found: dict[str, Mapping[Speaker, Said]] = {}
+        result: dict[str, Mapping[ProcessID, Datagram]] = {}
         with self._lock:
             self._known = addresses
             for address, pod in list(self._pods.items()):
                 if address in addresses:
-                    found[address] = self._said(pod, now)
-                elif now - pod.heard_at > UNKNOWN_S:
-                    self._processes -= len(pod.said)
+                    result[address] = self._datagrams(pod, now)
+                elif now - pod.received_at > UNKNOWN_S:
+                    self._processes -= len(pod.datagrams)
                     del self._pods[address]
-        return found
+        return result
 
-    def _said(self, pod: _Pod, now: float) -> Mapping[Speaker, Said]:
-        found = {}
-        for speaker, (at, data) in list(pod.said.items()):
-            said = parse(data)
-            if now - at > (MISSED * said.again_s if said.again_s else SILENT_S):
-                del pod.said[speaker]
+    def _datagrams(self, pod: _Pod, now: float) -> Mapping[ProcessID, Datagram]:
+        result = {}
+        for process, (at, data) in list(pod.datagrams.items()):
+            datagram = parse(data)
+            if now - at > (MISSED * datagram.again_s if datagram.again_s else SILENT_S):
+                del pod.datagrams[process]
                 self._processes -= 1
             else:
-                found[speaker] = said
-        return found
+                result[process] = datagram
+        return result
 
 
 def merged(
-    report: NodeReport, told: Mapping[str, Mapping[Speaker, Said]], addresses: Mapping[str, str], node_ip: str = ""
+    report: NodeReport,
+    datagrams: Mapping[str, Mapping[ProcessID, Datagram]],
+    addresses: Mapping[str, str],
+    node_ip: str = "",
 ) -> NodeReport:
-    """The report with what was told as its processes' sessions; `addresses` are the pods' by uid.
+    """The report with the reported sessions as its processes' sessions; `addresses` are the pods' by uid.
 
     A process that the report lists keeps the rest; where its level sees no processes at all there is one for each that
     has spoken, and no more than the container has: one that was killed has not said that it ends. Pods of the node's
@@ -274,17 +277,19 @@ def merged(
     for one in report.containers:
         names.setdefault(one.uid, []).append(one.name)
     containers = tuple(
-        _with_sessions(one, told.get(usable[one.uid], {}) if one.uid in usable else {}, alone=len(names[one.uid]) == 1)
+        _with_sessions(
+            one, datagrams.get(usable[one.uid], {}) if one.uid in usable else {}, alone=len(names[one.uid]) == 1
+        )
         for one in report.containers
     )
     return replace(report, containers=containers)
 
 
-def _with_sessions(container: Container, told: Mapping[Speaker, Said], *, alone: bool) -> Container:
+def _with_sessions(container: Container, datagrams: Mapping[ProcessID, Datagram], *, alone: bool) -> Container:
     mine = {
-        speaker.pid: said
-        for speaker, said in told.items()
-        if speaker.container == container.name or (alone and not speaker.container)
+        process.pid: datagram
+        for process, datagram in datagrams.items()
+        if process.container == container.name or (alone and not process.container)
     }
     if not mine:
         return container
@@ -296,8 +301,8 @@ def _with_sessions(container: Container, told: Mapping[Speaker, Said], *, alone:
         # The last ones to speak are last.
         gone = 0 if container.process_count is None else len(mine) - container.process_count
         processes = tuple(
-            Process(pid=pid, command="", threads=said.threads, sessions=said.sessions)
-            for pid, said in list(mine.items())[max(0, gone) :]
+            Process(pid=pid, command="", threads=datagram.threads, sessions=datagram.sessions)
+            for pid, datagram in list(mine.items())[max(0, gone) :]
         )
     return replace(container, processes=processes)
 
@@ -305,9 +310,9 @@ def _with_sessions(container: Container, told: Mapping[Speaker, Said], *, alone:
 class Listener:
     """Hears datagrams, in the thread that runs it, until it is closed."""
 
-    def __init__(self, told: Told, port: int, host: str = "") -> None:
+    def __init__(self, sessions: ReportedSessions, port: int, host: str = "") -> None:
         """Opens the port, 0: any free one; "" is every address, IPv6 and IPv4. Raises OSError."""
-        self._told = told
+        self._sessions = sessions
         has_v6 = not host and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if has_v6 or ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
@@ -345,7 +350,7 @@ class Listener:
                 continue
             if self._closing.is_set():
                 return
-            if not self._told.hear(_address(sender[0]), data, time.monotonic()):
+            if not self._sessions.accept(_address(sender[0]), data, time.monotonic()):
                 # The kernel drops what comes meanwhile, at far less cost.
                 self._closing.wait(1 / ALL_HZ)
 
@@ -353,8 +358,8 @@ class Listener:
 def _address(text: str) -> str:
     """An address as the API server writes a pod's: IPv4 also where it came by a socket for both."""
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        result = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return text
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
+    mapped = result.ipv4_mapped if isinstance(result, ipaddress.IPv6Address) else None
+    return str(mapped or result)

@@ -90,9 +90,9 @@ def _ids(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for field in ("initContainerStatuses", "containerStatuses"):
         for one in _objects(status, field):
             state = reading.mapping(reading.as_object(one, f"status.{field}"), "state", f"status.{field}")
-            found = reading.text(one, "containerID", f"status.{field}").rpartition("//")[2]
-            if "running" in state and _CONTAINER_ID.fullmatch(found):
-                yield reading.text(one, "name", f"status.{field}"), found
+            result = reading.text(one, "containerID", f"status.{field}").rpartition("//")[2]
+            if "running" in state and _CONTAINER_ID.fullmatch(result):
+                yield reading.text(one, "name", f"status.{field}"), result
 
 
 def _objects(parent: Mapping[str, Any], field: str) -> Sequence[Any]:

@@ -18,7 +18,7 @@ from raddle.cpus import cpuset
 from raddle.process.cgroup import parse_cpu_max, parse_cpu_stat
 from raddle_operator.agent import host_files
 from raddle_operator.agent.governed import GovernedPod
-from raddle_operator.agent.looks import Counters
+from raddle_operator.agent.samples import Counters
 
 # Folders of version 1's controllers, as distributions name them.
 _CPU: Final = ("cpu,cpuacct", "cpuacct,cpu", "cpu")
@@ -104,13 +104,13 @@ class HostCgroups:
 
     def _numbers(self, place: Place) -> list[int]:
         """One of each process, 0 where this namespace lacks it."""
-        found: list[int] = []
+        result: list[int] = []
         folders = [place.path]
         for number, path in enumerate(folders):
-            found += map(int, self._read(self._cpu, path, "cgroup.procs").split())
+            result += map(int, self._read(self._cpu, path, "cgroup.procs").split())
             if number < _MOST_FOLDERS:
                 folders += _folders(self._cpu, path)
-        return found
+        return result
 
     def _quota(self, path: str) -> float | None:
         if self.version == 2:
@@ -118,8 +118,8 @@ class HostCgroups:
         else:
             words = (self._read(self._cpu, path, f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
             text = " ".join(words)
-        found = parse_cpu_max(text)
-        return found[0] if found else None
+        result = parse_cpu_max(text)
+        return result[0] if result else None
 
     def _used_s(self, path: str, stat: str) -> float | None:
         if self.version == 1:

@@ -1,7 +1,7 @@
-"""Processes and threads of the node by its /proc: which of them ran since the last look, where, and for how long.
+"""Processes and threads of the node by its /proc: which of them ran since the last sample, where, and for how long.
 
 A thread whose run time is as it was has done nothing, so nothing else of it is read: that is most threads most of the
-time. Everything may vanish or be another's between two reads; what can't be read is absent from the look.
+time. Everything may vanish or be another's between two reads; what can't be read is absent from the sample.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from raddle.libraries import AFTER_STEM, LIBRARIES
 from raddle_operator.agent import host_files
-from raddle_operator.agent.looks import ProcessLook, ThreadLook
+from raddle_operator.agent.samples import ProcessSample, ThreadSample
 
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 # Of a status file, whose last lines are wanted: groups and masks of CPUs may make it long.
@@ -37,10 +37,10 @@ _STEM_OF_MAPPED: Final = re.compile(
 class _Libraries:
     """What a process had mapped when it was last asked, None: that may not be seen; and its threads then."""
 
-    __slots__ = ("at_s", "found", "threads")
+    __slots__ = ("at_s", "result", "threads")
 
-    def __init__(self, found: tuple[str, ...] | None, threads: int, at_s: float) -> None:
-        self.found, self.threads, self.at_s = found, threads, at_s
+    def __init__(self, result: tuple[str, ...] | None, threads: int, at_s: float) -> None:
+        self.result, self.threads, self.at_s = result, threads, at_s
 
 
 class HostProcesses:
@@ -51,31 +51,31 @@ class HostProcesses:
         self._tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
         self._libraries: dict[tuple[int, float], _Libraries] = {}
 
-    def look(
-        self, numbers: Iterable[int], before: Mapping[int, ProcessLook], most_threads: int = MOST_THREADS
-    ) -> dict[int, ProcessLook]:
-        """Number -> process, of those that are there; `before` is what the last look gave of the same container.
+    def sample(
+        self, numbers: Iterable[int], before: Mapping[int, ProcessSample], most_threads: int = MOST_THREADS
+    ) -> dict[int, ProcessSample]:
+        """Number -> process, of those that are there; `before` is what the last sample gave of the same container.
 
         At most so many threads are looked at; of the others it is told how many there are.
         """
-        found = {}
+        result = {}
         for number in numbers:
             if (process := self._process(number, before.get(number), most_threads)) is not None:
-                found[number] = process
+                result[number] = process
                 most_threads -= len(process.threads)
-        return found
+        return result
 
     def forget(self, known: set[tuple[int, float]]) -> None:
         """Forgets all processes but these (number, start)."""
         self._libraries = {key: kept for key, kept in self._libraries.items() if key in known}
 
-    def _process(self, number: int, before: ProcessLook | None, most_threads: int) -> ProcessLook | None:
+    def _process(self, number: int, before: ProcessSample | None, most_threads: int) -> ProcessSample | None:
         folder = f"{self._proc}/{number}"
         # The name and start of the process are those of its first thread, which lasts as long as it does.
         first = self._stat(folder)
         if first is None:
             return None
-        known: Mapping[int, ThreadLook] = {}
+        known: Mapping[int, ThreadSample] = {}
         own_number = 0
         if before is not None and before.start_s == first.start_s:
             known, own_number = before.threads, before.own_pid
@@ -89,7 +89,7 @@ class HostProcesses:
         for task in tasks[:most_threads]:
             if (thread := self._thread(f"{folder}/task/{task}", known.get(int(task)))) is not None:
                 threads[int(task)] = thread
-        return ProcessLook(
+        return ProcessSample(
             start_s=first.start_s,
             own_pid=own_number,
             command=first.name,
@@ -98,7 +98,7 @@ class HostProcesses:
             threads=threads,
         )
 
-    def _thread(self, folder: str, before: ThreadLook | None) -> ThreadLook | None:
+    def _thread(self, folder: str, before: ThreadSample | None) -> ThreadSample | None:
         raw = host_files.read(folder + "/schedstat")
         times = parse_schedstat(raw)
         if before is not None and times is not None and raw == before.raw:
@@ -113,7 +113,7 @@ class HostProcesses:
             return thread._replace(involuntary=_involuntary(folder))
         return thread._replace(ran_s=times[0], delay_s=times[1], involuntary=_involuntary(folder), raw=raw)
 
-    def _stat(self, folder: str) -> ThreadLook | None:
+    def _stat(self, folder: str) -> ThreadSample | None:
         return parse_stat(host_files.read(folder + "/stat"), self._tick_s)
 
     def _runtimes(self, number: int, start_s: float, threads: int) -> tuple[str, ...] | None:
@@ -121,10 +121,10 @@ class HostProcesses:
         if kept is None or threads > kept.threads or now_s - kept.at_s > MAPS_EVERY_S:
             kept = _Libraries(read_libraries(f"{self._proc}/{number}/maps"), threads, now_s)
             self._libraries[number, start_s] = kept
-        return kept.found
+        return kept.result
 
 
-def parse_stat(text: bytes, tick_s: float) -> ThreadLook | None:
+def parse_stat(text: bytes, tick_s: float) -> ThreadSample | None:
     """The thread of a stat file, proc_pid_stat(5); None for what is no such file.
 
     Its name stands in parentheses and may hold any bytes, parentheses and newlines too, but is the only such field.
@@ -132,7 +132,7 @@ def parse_stat(text: bytes, tick_s: float) -> ThreadLook | None:
     before, _, after = text.rpartition(b")")
     fields = after.split()
     try:
-        return ThreadLook(
+        return ThreadSample(
             start_s=int(fields[19]) * tick_s,
             name=clean_name(before.partition(b"(")[2]),
             ran_s=(int(fields[11]) + int(fields[12])) * tick_s,
@@ -182,7 +182,7 @@ def _shown(character: str) -> str:
 
 def read_libraries(path: str) -> tuple[str, ...] | None:
     """The runtimes of which a process has libraries mapped, sorted; None where it may not be seen."""
-    found: set[str] = set()
+    result: set[str] = set()
     left = b""
     read_bytes = 0
     try:
@@ -191,11 +191,11 @@ def read_libraries(path: str) -> tuple[str, ...] | None:
             while read_bytes < _MOST_MAPS_BYTES and (piece := os.read(fd, _MAPS_PIECE_BYTES)):
                 read_bytes += len(piece)
                 whole, _, rest = (left + piece).rpartition(b"\n")
-                found |= {_LIBRARIES[stem] for stem in _STEM_OF_MAPPED.findall(whole)}
+                result |= {_LIBRARIES[stem] for stem in _STEM_OF_MAPPED.findall(whole)}
                 left = rest
         finally:
             os.close(fd)
     except OSError:
         return None
     # A process that is gone, or a thread of the kernel, has an empty one.
-    return tuple(sorted(found)) if read_bytes else None
+    return tuple(sorted(result)) if read_bytes else None

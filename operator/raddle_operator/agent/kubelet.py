@@ -38,7 +38,7 @@ class KubeletReader:
         self._known = Kubelet()
         self._failures = 0
         self._next = 0.0
-        self._said = ""
+        self._last_error = ""
 
     def read(self, online: int, offline: int = 0) -> Kubelet:
         """The settings as last known, for a node with these CPUs; asks again when it is time."""
@@ -67,12 +67,14 @@ class KubeletReader:
             refused = isinstance(error, ApiError) and error.status in REFUSALS
             if refused or self._failures >= KUBELET_FAILURES:
                 self._known = Kubelet()
-            if str(error) != self._said:
-                self._said = str(error)
-                log.warning("kubelet configuration unknown mode=%s error=%r", self._settings.kubelet_config, self._said)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                log.warning(
+                    "kubelet configuration unknown mode=%s error=%r", self._settings.kubelet_config, self._last_error
+                )
             return refused
         self._failures = 0
-        self._said = ""
+        self._last_error = ""
         return True
 
 

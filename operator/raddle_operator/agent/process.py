@@ -130,7 +130,7 @@ class Agent:
         self.wake()
 
     def _reconcile(self) -> float:
-        """Compares and writes at most once; the seconds until the next look."""
+        """Compares and writes at most once; the seconds until the next sample."""
         machine = self._read()
         if machine is None or not (self._own.synced and self._node.synced) or self._node.value is None:
             return self._settings.reread_s
@@ -166,9 +166,9 @@ class Agent:
         """The machine and its kubelet; sysfs is read when it is time, None when it shows no CPU at all."""
         if time.monotonic() >= self._next_reading:
             self._next_reading = time.monotonic() + self._settings.reread_s
-            found = read_machine(str(self._settings.root), details=False)
-            self._complain(found)
-            self._machine = nodetopology.with_stable_memory(found, self._machine) if found.online else None
+            result = read_machine(str(self._settings.root), details=False)
+            self._complain(result)
+            self._machine = nodetopology.with_stable_memory(result, self._machine) if result.online else None
         if self._machine is None:
             return None
         # What went wrong in reading is for this node's log, and no part of what the machine is.
@@ -176,17 +176,17 @@ class Agent:
         self._machine = self._machine._replace(kubelet=kubelet, problems=())
         return self._machine
 
-    def _complain(self, found: Machine) -> None:
+    def _complain(self, result: Machine) -> None:
         """One line for each thing that is wrong with the machine, when it is new."""
         before = self._machine
-        if before is not None and before.online == found.online:
+        if before is not None and before.online == result.online:
             return
-        for problem in found.problems:
+        for problem in result.problems:
             log.warning("unreadable path=%s reason=%r", problem.path, problem.reason)
         counted = psutil.cpu_count(logical=True)
-        if str(self._settings.root) == "/" and counted and counted != cpuset.count(found.online):
-            log.warning("CPU counts differ sysfs=%d sysconf=%d", cpuset.count(found.online), counted)
-        if not found.online:
+        if str(self._settings.root) == "/" and counted and counted != cpuset.count(result.online):
+            log.warning("CPU counts differ sysfs=%d sysconf=%d", cpuset.count(result.online), counted)
+        if not result.online:
             log.error("no online CPU found root=%s", self._settings.root)
 
 

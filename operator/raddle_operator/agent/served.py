@@ -38,7 +38,7 @@ class _Totals:
 
 
 class Served(Collector):
-    """The last report, as it is served. `tell` is called by one thread, the rest by any."""
+    """The last report, as it is served. `update` is called by one thread, the rest by any."""
 
     def __init__(self, refused: Mapping[str, int] | None = None) -> None:
         """`refused` counts the datagrams that were not taken, by why; None: nobody is heard."""
@@ -50,7 +50,7 @@ class Served(Collector):
         self.document: bytes | None = None
         """The report as JSON; None where there is none."""
 
-    def tell(self, report: NodeReport | None) -> None:
+    def update(self, report: NodeReport | None) -> None:
         """Takes the report of the window that has ended; None: there is none."""
         if report is None:
             self._report = self.document = None
@@ -96,8 +96,8 @@ class Served(Collector):
         ):
             family = GaugeMetricFamily(f"raddle_container_{name}", help_text, labels=LABELS)
             for one in containers:
-                if (found := value(one)) is not None:
-                    family.add_metric(_key(one), found)
+                if (result := value(one)) is not None:
+                    family.add_metric(_key(one), result)
             yield family
         yield _findings(containers)
         for name, help_text, attribute in (
@@ -127,12 +127,12 @@ def _findings(containers: Iterable[Container]) -> Metric:
 
 
 def _refused(counts: Mapping[str, int]) -> Metric:
-    found = CounterMetricFamily(
+    result = CounterMetricFamily(
         "raddle_agent_datagrams_refused", "Datagrams of shims not taken, by why", labels=("reason",)
     )
     for reason, number in counts.items():
-        found.add_metric((reason,), number)
-    return found
+        result.add_metric((reason,), number)
+    return result
 
 
 def _key(one: Container) -> Key:

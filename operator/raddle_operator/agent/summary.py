@@ -53,7 +53,7 @@ class SummaryWriter:
         self._accepted: tuple[Any, Any] = (None, None)
 
     def take(self, report: NodeReport | None) -> None:
-        """Takes the next report, with its findings; None, a look that failed, changes nothing."""
+        """Takes the next report, with its findings; None, a sample that failed, changes nothing."""
         said = self._summary.take(report) if report is not None else None
         if said is not None:
             self._wanted = (to_document(said),)

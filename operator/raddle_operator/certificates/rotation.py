@@ -64,7 +64,7 @@ def read_state(secret: Object | None, configuration: Object | None) -> State:
         trusted=trusted,
         leaf=leaves[0] if usable else None,
         bundles=tuple(
-            frozenset(der(found) for found in _certificates(_decoded(webhook["clientConfig"], "caBundle")))
+            frozenset(der(item) for item in _certificates(_decoded(webhook["clientConfig"], "caBundle")))
             for webhook in webhooks
         ),
     )
@@ -162,7 +162,7 @@ async def _write_secret(
 async def _publish(
     kube: Kube, settings: CertificateSettings, configuration: Object, trusted: Sequence[x509.Certificate]
 ) -> None:
-    bundle = _encoded(b"".join(found.public_bytes(serialization.Encoding.PEM) for found in trusted))
+    bundle = _encoded(b"".join(item.public_bytes(serialization.Encoding.PEM) for item in trusted))
     operations: list[Object] = []
     for index, webhook in enumerate(configuration.get("webhooks") or []):
         operations += [

@@ -121,8 +121,8 @@ def _names_of(certificate: x509.Certificate) -> set[str]:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return set()
-    found = set(names.get_values_for_type(x509.DNSName))
-    return found | {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+    result = set(names.get_values_for_type(x509.DNSName))
+    return result | {str(address) for address in names.get_values_for_type(x509.IPAddress)}
 
 
 def _is_signed_by(leaf: x509.Certificate, authority: x509.Certificate) -> bool:

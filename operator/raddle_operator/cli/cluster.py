@@ -60,8 +60,8 @@ class Snapshot:
     @property
     def annotations(self) -> Mapping[str, str]:
         """The pod's annotations, {} where it has none."""
-        found = self.pod.get("metadata", {}).get("annotations") or {}
-        return {str(key): str(value) for key, value in found.items()}
+        result = self.pod.get("metadata", {}).get("annotations") or {}
+        return {str(key): str(value) for key, value in result.items()}
 
 
 async def machine(node: str, kubeconfig: Path | None = None, context: str | None = None) -> Machine:
@@ -127,9 +127,9 @@ class Snapshots:
 
     async def _place(self, namespace: str) -> _Place:
         labels = (await _get(self._kube, NAMESPACES, namespace))["metadata"].get("labels") or {}
-        found = await policies(self._kube, namespace)
-        tunings = await _tunings(self._kube, namespace) if any(policy.policy.tuning for policy in found) else None
-        return _Place(labels=labels, policies=found, tunings=tunings)
+        result = await policies(self._kube, namespace)
+        tunings = await _tunings(self._kube, namespace) if any(policy.policy.tuning for policy in result) else None
+        return _Place(labels=labels, policies=result, tunings=tunings)
 
 
 async def unlabelled(kube: Kube) -> str:
@@ -154,10 +154,10 @@ def unlabelled_in(configuration: Object) -> str:
 async def _architectures(kube: Kube) -> frozenset[str]:
     """Those of all nodes that Raddle knows, as uname names them; none where one may not look."""
     try:
-        found = await kube.list(NODE_CPU_TOPOLOGIES)
+        result = await kube.list(NODE_CPU_TOPOLOGIES)
     except (NotFound, Forbidden):
         return frozenset()
-    return frozenset(str((obj.get("spec") or {}).get("architecture") or "") for obj in found.items) - {""}
+    return frozenset(str((obj.get("spec") or {}).get("architecture") or "") for obj in result.items) - {""}
 
 
 async def _machine_of(kube: Kube, node: str | None) -> Machine | None:
@@ -173,11 +173,11 @@ async def _machine_of(kube: Kube, node: str | None) -> Machine | None:
 async def _tunings(kube: Kube, namespace: str) -> Tunings | None:
     """What the namespace's tunings have found; None where one may not look, or the cluster has no such kind."""
     try:
-        found = await kube.list(INFERENCE_TUNINGS, namespace)
+        result = await kube.list(INFERENCE_TUNINGS, namespace)
     except (NotFound, Forbidden):
         return None
     read = {}
-    for obj in found.items:
+    for obj in result.items:
         # One that can't be read is left out by the webhook too.
         with suppress(SpecError):
             results = results_from_object(obj)
@@ -231,11 +231,11 @@ def _kubeconfig(given: Path | None) -> Path | None:
     """
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     candidates = [given] if given else named or [Path.home() / ".kube" / "config"]
-    found = next((path for path in candidates if path.exists()), None)
-    if found is None and not os.environ.get("KUBERNETES_SERVICE_HOST"):
+    result = next((path for path in candidates if path.exists()), None)
+    if result is None and not os.environ.get("KUBERNETES_SERVICE_HOST"):
         looked = ", ".join(map(str, candidates))
         raise click.ClickException(f"no kubeconfig: there is no {looked}; set KUBECONFIG to one")
-    return found
+    return result
 
 
 def current_namespace(kubeconfig: Path | None, context: str | None) -> str:
@@ -244,7 +244,7 @@ def current_namespace(kubeconfig: Path | None, context: str | None) -> str:
     try:
         config: Any = yaml.safe_load(path.read_text()) if path else {}
         wanted = context or config.get("current-context")
-        found = next(one["context"] for one in config["contexts"] if one["name"] == wanted)
-        return str(found.get("namespace") or "default")
+        result = next(one["context"] for one in config["contexts"] if one["name"] == wanted)
+        return str(result.get("namespace") or "default")
     except (OSError, yaml.YAMLError, AttributeError, KeyError, StopIteration, TypeError):
         return "default"

@@ -48,16 +48,20 @@ OWN = "RADDLE_"
 
 @click.command(epilog=EPILOG)
 @click.argument("target", required=False)
-@click.option("-n", "--namespace", help="The namespace. Absent: the context's.")
-@click.option("-l", "--selector", default="", help="In the place of TARGET: pods with these labels.")
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In the place of TARGET: pods of all.")
+@click.option("-n", "--namespace", help="Namespace. Default: the context's namespace.")
+@click.option("-l", "--selector", default="", help="Explain pods with these labels instead of TARGET.")
+@click.option(
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="Explain pods in all namespaces instead of TARGET."
+)
 @click.option(
     "--live",
     is_flag=True,
-    help="Ask the running containers too, by pods/exec: which processes are reached, and what they got.",
+    help="Also inspect the running containers (pods/exec): processes that loaded the shim, and their settings.",
 )
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
-@click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
+@click.option(
+    "--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Path to the kubeconfig file."
+)
+@click.option("--context", help="Kubeconfig context. Default: the current context.")
 @click.option(
     "-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "wide", "json", "yaml"])
 )
@@ -118,8 +122,8 @@ async def _one(
         return await cluster.Snapshots(kube).of(pod), await _reports(kube, [pod])
 
 
-async def _reports(kube: Kube, found: Iterable[Object]) -> reports_of.Reports:
-    nodes = {str(node) for pod in found if (node := (pod.get("spec") or {}).get("nodeName"))}
+async def _reports(kube: Kube, result: Iterable[Object]) -> reports_of.Reports:
+    nodes = {str(node) for pod in result if (node := (pod.get("spec") or {}).get("nodeName"))}
     return await reports_of.of_nodes(kube, nodes) if nodes else reports_of.Reports()
 
 

@@ -63,11 +63,11 @@ def answers(snapshot: Snapshot) -> list[Answer]:
         skip = why.why_not(snapshot)
         return [Answer(namespace=namespace, because=f"{skip.reason} {skip.detail}")]
     stale = why.changed_since(snapshot) is not None
-    found = []
+    result = []
     for one in explanations:
         threads = one.values.get("intraOp")
         resized = why.resized_to(snapshot, one) is not None
-        found.append(
+        result.append(
             Answer(
                 namespace=namespace,
                 container=one.container,
@@ -76,7 +76,7 @@ def answers(snapshot: Snapshot) -> list[Answer]:
                 notes=(STALE,) * stale + (RESIZED,) * resized,
             )
         )
-    return found
+    return result
 
 
 def grouped(said: Iterable[tuple[Pod, Sequence[Answer]]], reports: Reports) -> list[Group]:

@@ -145,8 +145,8 @@ def _not_running(pod: Object, container: str) -> str:
 def _spec(pod: Object, container: str) -> Object:
     spec = pod.get("spec") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    found: Object = next((one for one in containers if one["name"] == container), {})
-    return found
+    result: Object = next((one for one in containers if one["name"] == container), {})
+    return result
 
 
 def read(said: bytes) -> tuple[tuple[Mapping[str, Any], ...], str]:
@@ -221,7 +221,7 @@ def show(console: Console, answers: Sequence[Answer]) -> None:
         console.print(f"\nlive, container [bold]{escape(one.container)}[/]: {escape(_summary(one))}", soft_wrap=True)
         if one.processes:
             table = output.table("pid", "command", "door", "threads", "runtimes", "detail")
-            table.columns[-1].header = "WHAT IT GOT"
+            table.columns[-1].header = "SETTINGS"
             for process in one.processes:
                 table.add_row(*(escape(cell) for cell in _row(process)))
             console.print(Padding(table, (0, 0, 0, 2), expand=False))

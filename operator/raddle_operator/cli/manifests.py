@@ -47,8 +47,8 @@ class Manifest:
     @property
     def metadata(self) -> Object:
         """The object's metadata, {} where it has none."""
-        found = self.obj.get("metadata")
-        return found if isinstance(found, dict) else {}
+        result = self.obj.get("metadata")
+        return result if isinstance(result, dict) else {}
 
     def error(self, path: str, message: str) -> ManifestError:
         """The error for a field, with the line of the deepest part of its dotted path that is there."""
@@ -69,18 +69,18 @@ def _child(node: yaml.Node, step: str) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
         return next((value for key, value in node.value if getattr(key, "value", None) == step), None)
     if isinstance(node, yaml.SequenceNode) and step.isdigit() and int(step) < len(node.value):
-        found = node.value[int(step)]
-        return found if isinstance(found, yaml.Node) else None
+        result = node.value[int(step)]
+        return result if isinstance(result, yaml.Node) else None
     return None
 
 
 def load(sources: Sequence[str]) -> list[Manifest]:
     """The objects of these files and folders, Lists taken apart. Raises ManifestError."""
-    found: list[Manifest] = []
+    result: list[Manifest] = []
     for source in sources:
         for name, text in _texts(source):
-            found.extend(_parse(name, text))
-    return found
+            result.extend(_parse(name, text))
+    return result
 
 
 def _texts(source: str) -> Iterator[tuple[str, str]]:

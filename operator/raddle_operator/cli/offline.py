@@ -142,8 +142,8 @@ def container(limit: str | None, policy: PolicyObject, root: Path, command: Sequ
     told = {name: os.environ[name] for row in presets() for name in row.unless if name in os.environ}
     env_entries = [{"name": name, "value": value} for name, value in told.items()]
     obj = {"name": _NAME, "image": _NAME, "resources": resources, "command": [*command], "env": env_entries}
-    found = of_container(obj, policy, name, machine)
-    return replace(found, variables={name: value.replace("$$", "$") for name, value in found.variables.items()})
+    result = of_container(obj, policy, name, machine)
+    return replace(result, variables={name: value.replace("$$", "$") for name, value in result.variables.items()})
 
 
 def of_container(
@@ -165,14 +165,14 @@ def of_container(
     made = Manifest(file="the pod", obj=pod, node=yaml.MappingNode("", []))
     workload = next(workloads.read_workloads([made]))
     planned = decide(workload, Policies([policy]), {env.INJECT_LABEL: "enabled"}, name, machine)
-    decision, found = planned.decision, planned.pod["spec"]["containers"][0]
+    decision, result = planned.decision, planned.pod["spec"]["containers"][0]
     skips = [decision.skip, *(skip for one in decision.containers for skip in (one.skip, *one.withheld))]
     own, annotations = obj.get("env") or [], planned.pod["metadata"].get("annotations", {})
     limit = ((obj.get("resources") or {}).get("limits") or {}).get("cpu")
     return Container(
         cpus=None if limit is None else float(quantity(limit)) or None,
-        variables=dict(_written(entry, annotations) for entry in found.get("env", []) if entry not in own),
-        mounts=tuple(mount["mountPath"] for mount in found.get("volumeMounts", [])),
+        variables=dict(_written(entry, annotations) for entry in result.get("env", []) if entry not in own),
+        mounts=tuple(mount["mountPath"] for mount in result.get("volumeMounts", [])),
         notes=tuple(dict.fromkeys(str(skip) for skip in skips if skip is not None)),
     )
 

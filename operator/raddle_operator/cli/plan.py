@@ -43,7 +43,7 @@ Exit codes: 0 done, 1 --node: no such topology or no answer from the cluster, 2 
     "--machine",
     "root",
     type=click.Path(exists=True, path_type=Path),
-    help="Plan as if bound to the machine whose sys/ and proc/ lie in this folder, or to a NodeCPUTopology file.",
+    help="Plan as if bound to this machine: a directory with sys/ and proc/, or a NodeCPUTopology file.",
 )
 @click.option(
     "-o", "--output", "form", default="table", show_default=True, type=click.Choice(["table", "json", "yaml"])
@@ -52,13 +52,13 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
     """Show what the policies in files would set on the workloads in files, and why. Needs no cluster."""
     if node and root:
         raise click.UsageError("--node and --machine exclude each other")
-    found = manifests.load(sources)
-    policies = Policies(list(read_policies(found)))
-    workloads, tunings = list(read_workloads(found)), read_tunings(found)
+    result = manifests.load(sources)
+    policies = Policies(list(read_policies(result)))
+    workloads, tunings = list(read_workloads(result)), read_tunings(result)
     if not workloads:
         raise ManifestError(f"the files hold no workload: {', '.join(TEMPLATES)}")
     name, machine = machine_of(node, root)
-    labels = {m.metadata.get("name"): m.metadata.get("labels") or {} for m in found if m.kind == "Namespace"}
+    labels = {m.metadata.get("name"): m.metadata.get("labels") or {} for m in result if m.kind == "Namespace"}
     planned = [
         decide(one, policies, labels.get(one.namespace, {env.INJECT_LABEL: "enabled"}), name, machine, tunings)
         for one in workloads
@@ -147,8 +147,8 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
 
 def _own(recorded: wire.Recorded | None, literals: Mapping[str, str]) -> str:
     """The variables that no family has, with their reasons, "" for none."""
-    found = explain.own_variables(recorded, literals)
-    return "; ".join(f"{name}={literals[name]} ({why})" for name, why in found.items())
+    result = explain.own_variables(recorded, literals)
+    return "; ".join(f"{name}={literals[name]} ({why})" for name, why in result.items())
 
 
 def _tuning(recorded: wire.Recorded | None) -> str:
@@ -170,11 +170,11 @@ def _layout(recorded: wire.Recorded | None) -> str:
 
 def _expected(recorded: wire.Recorded | None) -> str:
     """What the model expects under the policy's spec.load, "" where there is none."""
-    found = recorded.values.get("expected") if recorded else None
-    if not isinstance(found, dict):
+    result = recorded.values.get("expected") if recorded else None
+    if not isinstance(result, dict):
         return ""
-    latency = "expected, not measured: p50 {p50Ms:g} ms, p99 {p99Ms:g} ms".format(**found)
-    return latency + ", {cpus:g} CPUs, {throttledPercent:g} % of the periods throttled".format(**found)
+    latency = "expected, not measured: p50 {p50Ms:g} ms, p99 {p99Ms:g} ms".format(**result)
+    return latency + ", {cpus:g} CPUs, {throttledPercent:g} % of the periods throttled".format(**result)
 
 
 def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:

@@ -30,16 +30,16 @@ Exit codes: 0 done, 2 no such preset.
 )
 def presets(name: str | None, form: str) -> None:
     """Show the servers that are known: how each is recognised, and what it gets. Needs no cluster."""
-    found = [row for row in rows() if name in (None, row.name)]
-    if not found:
+    result = [row for row in rows() if name in (None, row.name)]
+    if not result:
         raise click.UsageError(f"no preset {name}; there are: {', '.join(row.name for row in rows())}")
     if form != "table":
-        output.write([as_json(row) for row in found], form)
+        output.write([as_json(row) for row in result], form)
     elif name is not None:
-        _print_one(found[0])
+        _print_one(result[0])
     else:
         table = output.table("preset", "gets")
-        for row in found:
+        for row in result:
             table.add_row(row.name, escape(gets(row)))
         output.console().print(table)
 

@@ -43,12 +43,12 @@ def address(ctx: click.Context, param: click.Parameter, value: str) -> str:
     del ctx, param
     host, _, port = value.rpartition(":")
     try:
-        found = ipaddress.ip_address(host.strip("[]"))
+        result = ipaddress.ip_address(host.strip("[]"))
         usable = port.isdecimal() and 0 < int(port) < 1 << 16
     except ValueError:
         usable = False
     if usable:
-        return f"[{found}]:{port}" if found.version == 6 else f"{found}:{port}"
+        return f"[{result}]:{port}" if result.version == 6 else f"{result}:{port}"
     if value:
         click.echo(f"--agent-address {value!r} is no address with a port: shims tell nobody", err=True)
     return ""
@@ -60,21 +60,21 @@ def common(command: Command) -> Command:
         option(
             "--kubeconfig",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="File with the cluster's address and credentials. Absent: the pod's own service account.",
+            help="Path to the kubeconfig file. Default: the pod's service account.",
         ),
-        option("--context", help="Context of the kubeconfig. Absent: its current one."),
+        option("--context", help="Kubeconfig context. Default: the current context."),
         option(
             "--log-level",
             default="info",
             type=click.Choice(["debug", "info", "warning", "error"]),
-            help="The least severe messages to log, on standard error.",
+            help="Minimum severity of messages logged to standard error.",
         ),
     ):
         command = add(command)
     return command
 
 
-NAMESPACE: Final = option("--namespace", default="raddle-system", help="The namespace that Raddle runs in.")
+NAMESPACE: Final = option("--namespace", default="raddle-system", help="Namespace in which Raddle runs.")
 
 
 def start_logging(level: str) -> None:
@@ -88,21 +88,23 @@ def start_logging(level: str) -> None:
 @option("--host", default="0.0.0.0", help="Address of the probes and metrics.")  # noqa: S104 (inside a pod)
 @option("--port", default=8080, help="TCP port of /livez, /readyz and /metrics.")
 @option("--identity", default=lambda: f"{socket.gethostname()}-{os.getpid()}", help="Holder of the Lease.")
-@option("--unlabelled", default="disabled", type=UNLABELLED, help="What namespaces without the label count as.")
+@option("--unlabelled", default="disabled", type=UNLABELLED, help="Injection mode of namespaces without the label.")
 @option("--keep-shim/--no-keep-shim", default=True, help="Keep the shim's ConfigMap in opted-in namespaces.")
 @option("--door/--no-door", default=True, help="Whether the webhook may have pods load the shim by ld.so.preload.")
-@option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be written. Absent: everywhere.")
+@option(
+    "--shim-namespaces", default="", callback=names, help="Namespaces in which ConfigMaps may be written. Default: all."
+)
 @option(
     "--excluded-namespaces",
     default="kube-system",
     callback=names,
-    help="Namespaces that are never opted in, beside Raddle's own.",
+    help="Namespaces that are never opted in, in addition to Raddle's own.",
 )
-@option("--tuning/--no-tuning", default=False, help="Carry out InferenceTunings, by Jobs in their namespaces.")
+@option("--tuning/--no-tuning", default=False, help="Run InferenceTunings as Jobs in their namespaces.")
 @option("--tuner-image", default="", help="Image of the container that measures, for --tuning.")
 @option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
 @option("--resync-s", default=600.0, help="Seconds between full re-lists.")
-@option("--status-interval-s", default=3.0, help="Least seconds between two status writes of one policy.")
+@option("--status-interval-s", default=3.0, help="Minimum seconds between status updates of a policy.")
 def controller(log_level: str, **options: Any) -> None:
     """Run the controller: watch policies, topologies and pods; write status, events and metrics."""
     # Not at the top: the agent would carry it too.
@@ -122,40 +124,42 @@ def controller(log_level: str, **options: Any) -> None:
     "--tls-dir",
     default=Path("/tls"),
     type=click.Path(path_type=Path),
-    help="Folder with tls.crt and tls.key; they may come later, and may change.",
+    help="Directory with tls.crt and tls.key. Changes are picked up without a restart.",
 )
 @option(
     "--client-ca-file",
     type=click.Path(path_type=Path),
-    help="Authorities (PEM) by one of which the API server's certificate must be signed. Absent: it needs none.",
+    help="CA bundle (PEM) that verifies client certificates. If absent, none are required.",
 )
-@option("--host", default="", help="Address to listen on. Absent: all.")
-@option("--port", default=10250, help="TCP port of the reviews.")
+@option("--host", default="", help="Address to listen on. Default: all.")
+@option("--port", default=10250, help="TCP port for admission requests.")
 @option("--metrics-port", "health_port", default=8080, help="TCP port of the probes and metrics.")
 @option(
     "--unlabelled",
     "default_inject",
     default="disabled",
     type=UNLABELLED,
-    help="What namespaces without the label count as.",
+    help="Injection mode of namespaces without the label.",
 )
 @option("--door/--no-door", default=True, help="Whether pods may load the shim by /etc/ld.so.preload.")
-@option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be read. Absent: everywhere.")
+@option(
+    "--shim-namespaces", default="", callback=names, help="Namespaces in which ConfigMaps may be read. Default: all."
+)
 @option(
     "--agent-address",
     default="",
     callback=address,
-    help="Address and port at which shims reach their node's agent. Absent: they tell nobody.",
+    help="Address and port to which shims send reports. If absent, they send none.",
 )
-@option("--tuning", is_flag=True, help="Plan with the results of the InferenceTunings that policies name.")
+@option("--tuning", is_flag=True, help="Use the results of InferenceTunings that policies reference.")
 @option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
 @option(
     "--lookup-timeout",
     "lookup_timeout_s",
     default=0.3,
-    help="Seconds that the API server gets to tell of a pod that the watch has not shown; then safe values stand.",
+    help="Seconds to wait for the API server to return a pod missing from the watch cache; then safe values are kept.",
 )
-@option("--decision-logs-per-s", default=20.0, help="Most decisions logged per second; 0: none.")
+@option("--decision-logs-per-s", default=20.0, help="Maximum decisions logged per second; 0 disables logging them.")
 def webhook(log_level: str, **options: Any) -> None:
     """Run the admission webhook: answer pods and bindings from memory."""
     from raddle_operator.webhook.process import ConfigError, run
@@ -170,47 +174,47 @@ def webhook(log_level: str, **options: Any) -> None:
 
 @click.command()
 @common
-@option("--node-name", required=True, envvar=["RADDLE_NODE_NAME", "NODE_NAME"], help="The node that this is.")
+@option("--node-name", required=True, envvar=["RADDLE_NODE_NAME", "NODE_NAME"], help="Name of this node.")
 @option("--node-ip", default="", envvar=["RADDLE_NODE_IP", "NODE_IP"], help="Address of the node's kubelet.")
 @option(
     "--root",
     default=Path("/"),
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder below which sys/ and proc/ of the node lie.",
+    help="Directory that contains the node's sys/ and proc/.",
 )
 @option(
     "--kubelet-config",
     default="Configz",
     type=click.Choice(["Configz", "Proxy", "None"]),
-    help="How to learn the kubelet's CPU manager settings.",
+    help="How to read the kubelet's CPU manager settings.",
 )
 @option("--kubelet-port", default=10250, type=click.IntRange(1, 65535), help="The kubelet's port.")
 @option("--kubelet-insecure-tls", is_flag=True, help="Accept any certificate of this node's own kubelet.")
-@option("--reread-s", default=60.0, type=click.FloatRange(0.1, 86400.0), help="Seconds between two looks at /sys.")
+@option("--reread-s", default=60.0, type=click.FloatRange(0.1, 86400.0), help="Seconds between reads of /sys.")
 @option(
     "--kubelet-interval-s",
     type=click.FloatRange(0.1, 86400.0),
-    help="Seconds between two questions to the kubelet. Absent: 60, and 600 with --kubelet-config Proxy.",
+    help="Seconds between kubelet requests. Default: 60, or 600 with --kubelet-config Proxy.",
 )
 @option(
     "--watch",
     default="None",
     type=click.Choice(["None", "Kubelet", "Cgroups", "Processes"]),
-    help="What to look at of the containers that Raddle governs on this node.",
+    help="What to observe of the containers on this node that Raddle manages.",
 )
-@option("--cgroups", default="/sys/fs/cgroup", help="Folder at which the node's /sys/fs/cgroup is.")
+@option("--cgroups", default="/sys/fs/cgroup", help="Directory at which the node's /sys/fs/cgroup is mounted.")
 @option(
     "--watch-interval",
     "watch_interval_s",
     default=15.0,
     type=click.FloatRange(1.0, 3600.0),
-    help="Seconds between two looks at them. Longer where a look takes more than a hundredth of that.",
+    help="Seconds between observations. Longer if one takes more than 1% of the interval.",
 )
 @option("--watch-port", default=8082, help="TCP port of /v1/report, /metrics and /livez, with --watch.")
 @option(
     "--datagrams-port",
     type=click.IntRange(0, 65535),
-    help="UDP port on which shims are heard, with --watch. Absent: they are not.",
+    help="UDP port that receives the shims' reports, with --watch. If absent, none are received.",
 )
 def agent(log_level: str, **options: Any) -> None:
     """Run the node agent: publish this node's NodeCPUTopology when it changes, and what runs on it."""

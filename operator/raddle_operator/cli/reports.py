@@ -27,8 +27,8 @@ Fetch = Callable[[str], Awaitable[Object]]
 """The name of an agent's pod -> the JSON that it answers. Raises KubeError or ValueError."""
 Kept = Callable[[NodeReport], NodeReport]
 """A report -> what is kept of it."""
-Told = Callable[[int, int], None]
-"""What is told, each time a node has answered or has not: how many of how many."""
+ProgressCallback = Callable[[int, int], None]
+"""Called each time a node has answered or has not: how many of how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def _summed(container: Container) -> tuple[Process, ...]:
 async def read(
     agents: Mapping[str, str],
     fetch: Fetch,
-    told: Told | None = None,
+    progress: ProgressCallback | None = None,
     kept: Kept = summed,
 ) -> Reports:
     """The reports of agents, node -> pod, some at once, and of each what is `kept`.
@@ -103,15 +103,15 @@ async def read(
                 failed[node] = SILENT if unreached else f"its agent says: {printable(error.message.strip())}"
             except (KubeError, SpecError, ValueError) as error:
                 failed[node] = printable(f"its agent's report can't be read: {error}")[:200]
-        if told is not None:
-            told(len(by_node) + len(failed), len(agents))
+        if progress is not None:
+            progress(len(by_node) + len(failed), len(agents))
 
     await asyncio.gather(*(one(node, pod) for node, pod in agents.items()))
     return Reports(by_node=dict(sorted(by_node.items())), failed=dict(sorted(failed.items())))
 
 
 async def of_nodes(
-    kube: Kube, nodes: Collection[str] | None = None, told: Told | None = None, kept: Kept | None = None
+    kube: Kube, nodes: Collection[str] | None = None, progress: ProgressCallback | None = None, kept: Kept | None = None
 ) -> Reports:
     """The reports of these nodes, None: of all that have an agent; without `kept` only that of a single node is whole.
 
@@ -136,7 +136,7 @@ async def of_nodes(
         path = PODS.path(namespace, f"{pod}:{PORT}", "proxy/v1/report")
         return await kube.request("GET", path, timeout_s=TIMEOUT_S)
 
-    return await read(agents, fetch, told, kept or (summed if nodes is None or len(nodes) > 1 else _whole))
+    return await read(agents, fetch, progress, kept or (summed if nodes is None or len(nodes) > 1 else _whole))
 
 
 def _whole(report: NodeReport) -> NodeReport:

@@ -68,20 +68,20 @@ _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
     "--filename",
     "sources",
     multiple=True,
-    help="File with the policy, whatever it selects; - is stdin. Absent: one that leaves everything to Raddle.",
+    help="Policy file; selectors are ignored; - is stdin. Default: an empty policy.",
 )
 @click.option(
     "--machine",
     "root",
     type=click.Path(exists=True, path_type=Path),
     default=Path("/"),
-    help="As if on the machine whose sys/ and proc/ lie in this folder, or of this NodeCPUTopology. Absent: this one.",
+    help="Machine to plan for: directory with sys/ and proc/, or NodeCPUTopology file. Default: this machine.",
 )
 @click.option(
     "--print",
     "form",
     type=click.Choice(["env", "docker"]),
-    help="Run nothing; print the variables, or flags for `docker run`.",
+    help="Print the variables, or flags for `docker run`, without running COMMAND.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(limit: str | None, sources: Sequence[str], root: Path, form: str | None, command: tuple[str, ...]) -> None:
@@ -110,10 +110,10 @@ def _say(note: str) -> None:
 
 def _policy(sources: Sequence[str]) -> PolicyObject:
     """The policy of the files, or the default one. Raises ManifestError unless there is exactly one."""
-    found = list(workloads.read_policies(manifests.load(sources) if sources else [default_policy()]))
-    if len(found) != 1:
-        raise ManifestError(f"the files hold {len(found)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
-    return for_everything(found[0])
+    result = list(workloads.read_policies(manifests.load(sources) if sources else [default_policy()]))
+    if len(result) != 1:
+        raise ManifestError(f"the files hold {len(result)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
+    return for_everything(result[0])
 
 
 # --- for containers elsewhere ---------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def finding(causes: Sequence[Cause]) -> str:
 
 def causes(container: Container) -> tuple[Cause, ...]:
     """The causes of a container's findings, each once."""
-    return tuple(dict.fromkeys(found.cause for found in container.findings))
+    return tuple(dict.fromkeys(item.cause for item in container.findings))
 
 
 def sentence(container: Container) -> str:
@@ -116,11 +116,11 @@ def show(console: Console, reports: Reports, pod: Object) -> None:
     if missing := reports.missing([node]):
         console.print(f"\n[dim]what runs is not known: {escape(missing)}[/]", soft_wrap=True)
         return
-    report, found = reports.by_node[node], of_pod(reports, pod)
+    report, result = reports.by_node[node], of_pod(reports, pod)
     console.print(f"\nrunning, in the {report.window_s:g} s to {escape(printable(report.at))}:")
-    if not found:
+    if not result:
         console.print("  [dim]its node's agent knows of no governed container in it[/]")
-    for one in found:
+    for one in result:
         console.print(f"  {escape(printable(one.name))}: {escape(sentence(one))}", soft_wrap=True)
         for said in one.findings:
             console.print(f"    [yellow]{said.cause}[/] {escape(printable(said.detail))}", soft_wrap=True)

@@ -31,12 +31,12 @@ def schema(kind: str) -> dict[str, Any]:
     # An editable install reads the source of truth itself.
     file = installed if installed.is_file() else Path(__file__).parents[3] / "crds" / FILES[kind]
     crd = yaml.safe_load(file.read_text())
-    found = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    result = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for name in ("apiVersion", "kind", "metadata"):
-        found["properties"].setdefault(name, {})
-    _close(found)
-    assert isinstance(found, dict)
-    return found
+        result["properties"].setdefault(name, {})
+    _close(result)
+    assert isinstance(result, dict)
+    return result
 
 
 def _close(node: dict[str, Any]) -> None:

@@ -28,14 +28,12 @@ class SelftestError(Exception):
 
 
 @click.command()
-@click.option("--url", required=True, help="Where the webhook answers: https://HOST[:PORT], without a path.")
+@click.option("--url", required=True, help="URL of the webhook: https://HOST[:PORT], without a path.")
 @click.option(
-    "--ca-file", type=click.Path(path_type=Path), help="PEM authority. Absent or no file: TLS is not verified."
+    "--ca-file", type=click.Path(path_type=Path), help="CA certificate (PEM). If absent, TLS is not verified."
 )
-@click.option(
-    "--expect-refusal", is_flag=True, help="Succeed when the webhook asks for a client certificate, which this has not."
-)
-@click.option("--wait-s", default=60.0, show_default=True, help="Seconds to go on asking until it answers.")
+@click.option("--expect-refusal", is_flag=True, help="Succeed if the webhook requires a client certificate.")
+@click.option("--wait-s", default=60.0, show_default=True, help="Seconds to wait for the webhook to respond.")
 def selftest(url: str, ca_file: Path | None, expect_refusal: bool, wait_s: float) -> None:
     """Check that the webhook answers a review, and by which certificate."""
     parts = urlsplit(url)
@@ -98,11 +96,11 @@ def judge(uid: str, status: int, body: bytes) -> None:
         raise SelftestError(f"got HTTP {status}, expected 200: {body[:200]!r}")
     try:
         answer = json.loads(body)["response"]
-        found = (answer["uid"], answer["allowed"])
+        result = (answer["uid"], answer["allowed"])
     except (ValueError, KeyError, TypeError):
         raise SelftestError(f"got {body[:200]!r}, expected an AdmissionReview") from None
-    if found != (uid, True):
-        raise SelftestError(f"got uid and allowed {found}, expected {(uid, True)}")
+    if result != (uid, True):
+        raise SelftestError(f"got uid and allowed {result}, expected {(uid, True)}")
 
 
 def review() -> dict[str, Any]:

@@ -54,7 +54,7 @@ NEEDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observation:
     """A machine, what a process may use of it (None: not this machine's business), and plans by container."""
 
     machine: Machine
@@ -66,16 +66,18 @@ class Seen:
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that holds sys/ and proc/ of a machine.  [default: /]",
+    help="Directory that contains a machine's sys/ and proc/.  [default: /]",
 )
-@click.option("--node", help="A node of the current cluster, as its agent has published it.")
+@click.option("--node", help="Node of the current cluster, as published by its agent.")
 @click.option("--pod", help="Draw this pod of the cluster on its node.")
-@click.option("-n", "--namespace", help="The pod's namespace. Absent: the context's.")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
-@click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
+@click.option("-n", "--namespace", help="Namespace of the pod. Default: the context's namespace.")
+@click.option(
+    "--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Path to the kubeconfig file."
+)
+@click.option("--context", help="Kubeconfig context. Default: the current context.")
 @click.option("-f", "--filename", "sources", multiple=True, help="Draw the workload in these manifests.")
 @click.option("--container", help="Draw only this container.")
-@click.option("--exclusive", metavar="CPUS", help="As if the container got these CPUs (0-7,16) for itself.")
+@click.option("--exclusive", metavar="CPUS", help="Plan as if the container had these exclusive CPUs (0-7,16).")
 @click.option(
     "-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "svg", "json", "yaml"])
 )
@@ -108,7 +110,7 @@ def topology(
     elif node is not None:
         from raddle_operator.cli import cluster
 
-        seen = Seen(machine=asyncio.run(cluster.machine(node, kubeconfig, context)), plans={})
+        seen = Observation(machine=asyncio.run(cluster.machine(node, kubeconfig, context)), plans={})
     else:
         seen = _of_folder(root or Path("/"))
     if form in {"json", "yaml"}:
@@ -127,7 +129,7 @@ def topology(
         show(picture, seen.machine.problems)
 
 
-def _usable(seen: Seen) -> tuple[int | None, float | None]:
+def _usable(seen: Observation) -> tuple[int | None, float | None]:
     """The CPUs and the quota that this process has of the machine, None for what is not known."""
     limits = seen.limits or cgroup.ResourceLimits()
     if (limits.cpuset, limits.inherited, limits.quota_cpus) == (None, None, None):
@@ -153,20 +155,20 @@ def _option(name: str) -> str:
 # --- what there is to draw ------------------------------------------------------------------------------------------
 
 
-def _of_folder(root: Path) -> Seen:
+def _of_folder(root: Path) -> Observation:
     machine = sysfs.read_machine(str(root))
     if not machine.online:
         raise ManifestError(f"{root}: no online CPU found below sys/devices/system/cpu")
-    return Seen(machine=machine, limits=cgroup.read_limits(str(root)), plans={})
+    return Observation(machine=machine, limits=cgroup.read_limits(str(root)), plans={})
 
 
-def _of_pod(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Seen:
+def _of_pod(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Observation:
     from raddle_operator.cli import cluster
 
     return of_snapshot(asyncio.run(cluster.read(pod.rpartition("/")[2], namespace, kubeconfig, context)))
 
 
-def of_snapshot(snapshot: Snapshot) -> Seen:
+def of_snapshot(snapshot: Snapshot) -> Observation:
     """The machine of a pod and the plans that its annotations hold. Raises ClickException without either."""
     pod, node = snapshot.pod["metadata"]["name"], (snapshot.pod.get("spec") or {}).get("nodeName")
     if snapshot.machine is None:
@@ -175,7 +177,7 @@ def of_snapshot(snapshot: Snapshot) -> Seen:
     plans = dict(_plans(snapshot.annotations))
     if not plans:
         raise click.ClickException(f"pod {pod} has no plan; `raddle explain {pod}` says why")
-    return Seen(machine=snapshot.machine, plans=plans)
+    return Observation(machine=snapshot.machine, plans=plans)
 
 
 def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Recorded]:
@@ -183,9 +185,9 @@ def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Re
     from raddle_operator.cli import manifests, offline, workloads
     from raddle_operator.injection.matching import Policies
 
-    found = manifests.load(sources)
-    policies = Policies(list(workloads.read_policies(found)))
-    for workload in workloads.read_workloads(found):
+    result = manifests.load(sources)
+    policies = Policies(list(workloads.read_policies(result)))
+    for workload in workloads.read_workloads(result):
         decided = offline.decide(workload, policies, {env.INJECT_LABEL: "enabled"}, "this machine", machine)
         plans = dict(_plans(decided.pod["metadata"].get("annotations") or {}))
         if plans:
@@ -202,7 +204,7 @@ def _plans(annotations: Mapping[str, str]) -> Iterator[tuple[str, wire.Recorded]
                 raise ManifestError(f"{key}: {error}") from None
 
 
-def _marks(seen: Seen, container: str | None, exclusive: str | None) -> Marks:
+def _marks(seen: Observation, container: str | None, exclusive: str | None) -> Marks:
     """What is to be marked on the machine. Raises OverlayError."""
     cpus = _cpus(exclusive) if exclusive is not None else None
     plans = {name: one for name, one in seen.plans.items() if container in (None, name)}

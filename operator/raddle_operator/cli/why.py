@@ -68,9 +68,7 @@ def resized_to(snapshot: Snapshot, one: pure.ContainerExplanation) -> float | No
     """A container's own CPU limit now where it was planned with another, else None."""
     spec = snapshot.pod.get("spec") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    limits = [
-        (found.get("resources") or {}).get("limits") or {} for found in containers if found["name"] == one.container
-    ]
+    limits = [(item.get("resources") or {}).get("limits") or {} for item in containers if item["name"] == one.container]
     if not limits or "cpu" not in limits[0]:
         return None
     limit_cpus = float(quantities.parse(limits[0]["cpu"]))

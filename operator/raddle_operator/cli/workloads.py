@@ -44,9 +44,9 @@ class Workload:
         return f"{self.manifest.kind.lower()}/{self.manifest.metadata.get('name', '?')}"
 
 
-def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
+def read_policies(result: Sequence[Manifest]) -> Iterator[PolicyObject]:
     """Yields the policies among the manifests. Raises ManifestError for one that the API server would refuse."""
-    for manifest in found:
+    for manifest in result:
         if manifest.kind not in POLICY_KINDS:
             continue
         from raddle_operator.cli import schema  # jsonschema takes a quarter of a start that reads no policy
@@ -61,10 +61,10 @@ def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
             raise manifest.error(error.path, error.message) from None
 
 
-def read_tunings(found: Sequence[Manifest]) -> dict[tuple[str, str], TuningResults]:
+def read_tunings(result: Sequence[Manifest]) -> dict[tuple[str, str], TuningResults]:
     """What the tunings among the manifests have found, by namespace and name. Raises ManifestError as above."""
     read = {}
-    for manifest in found:
+    for manifest in result:
         if manifest.kind != tuning.KIND:
             continue
         from raddle_operator.cli import schema
@@ -78,12 +78,12 @@ def read_tunings(found: Sequence[Manifest]) -> dict[tuple[str, str], TuningResul
     return read
 
 
-def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
+def read_workloads(result: Sequence[Manifest]) -> Iterator[Workload]:
     """Yields the workloads among the manifests, each with the pod that its template makes.
 
     Raises ManifestError for a template that is no pod.
     """
-    for manifest in found:
+    for manifest in result:
         steps = TEMPLATES.get(manifest.kind)
         if steps is None:
             continue

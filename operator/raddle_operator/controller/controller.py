@@ -70,10 +70,10 @@ class Controller:
         """The credentials of now."""
         return await self._kube.connection()
 
-    def tell(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
-        """Notes an object as it is now, or was when it was deleted (see Reconciler.tell)."""
+    def notify(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
+        """Notes an object as it is now, or was when it was deleted (see Reconciler.notify)."""
         if self._reconciler is not None:
-            self._reconciler.tell(resource, key, obj, change)
+            self._reconciler.notify(resource, key, obj, change)
 
     def not_ready(self) -> str:
         """What is missing, empty when the process is ready to lead or leads with complete lists."""

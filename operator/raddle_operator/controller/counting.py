@@ -66,8 +66,8 @@ class PodCounts:
         for namespace in marked:
             facts, new = namespaces.get(namespace), _EMPTY
             if facts is not None:
-                found = grouped[namespace]
-                new = tally(namespace, facts, found, policies, changed_s, self._verdicts, unlabelled=self._unlabelled)
+                result = grouped[namespace]
+                new = tally(namespace, facts, result, policies, changed_s, self._verdicts, unlabelled=self._unlabelled)
             old = self.tallies.pop(namespace, _EMPTY)
             if new != _EMPTY:
                 self.tallies[namespace] = new
@@ -85,10 +85,10 @@ class PodCounts:
         """A policy's counts over all namespaces, and in which of the ``forbidden`` ones it has pods."""
         total, there = Tally(), []
         for namespace in (key[1],) if key[1] else sorted(self.tallies):
-            found = self.of(namespace).policies.get(key)
-            if found is not None:
-                total += found
-                if found.matched and namespace in forbidden:
+            result = self.of(namespace).policies.get(key)
+            if result is not None:
+                total += result
+                if result.matched and namespace in forbidden:
                     there.append(namespace)
         return total, there
 
@@ -101,6 +101,6 @@ class PodCounts:
 
     def invalidate(self) -> None:
         """Has every verdict examined again (it rests on more than its key says); forgets those without such pods."""
-        needed = {case for found in self.tallies.values() for case in found.valueless}
+        needed = {case for item in self.tallies.values() for case in item.valueless}
         self._verdicts = {case: reason for case, reason in self._verdicts.items() if case in needed}
         self._invalid = set(self._verdicts)

@@ -168,7 +168,7 @@ class PodReader:
             shimless=any(_NO_SHIM in text for text in plans),
             resized=bool(plans) and _is_resized(metadata),
             layouts=self._layouts(plans),
-            threads=tuple(sorted({int(found[1]) for text in plans if (found := _THREADS.search(text))})),
+            threads=tuple(sorted({int(result[1]) for text in plans if (result := _THREADS.search(text))})),
             tuned=self._text(tuned),
             untuned="" if tuned else self._text(_unquoted(_first(_BECAUSE_TUNED, plans))),
         )
@@ -185,8 +185,8 @@ class PodReader:
         return self._labels.setdefault(pairs, pairs)
 
     def _layouts(self, plans: Iterable[str]) -> tuple[str, ...]:
-        found = [_LAYOUT.search(text) for text in plans]
-        kinds = (re.findall(_INSTANCES, layout[0]) for layout in found if layout)
+        result = [_LAYOUT.search(text) for text in plans]
+        kinds = (re.findall(_INSTANCES, layout[0]) for layout in result if layout)
         return tuple(sorted({self._text("+".join(map("x".join, each))) for each in kinds}))
 
     def _text(self, text: str) -> str:
@@ -195,16 +195,16 @@ class PodReader:
 
 def _first(wanted: re.Pattern[str], plans: Iterable[str]) -> str:
     """What the first plan that has it says, "" where none does."""
-    return next((found[1] for text in plans if (found := wanted.search(text))), "")
+    return next((result[1] for text in plans if (result := wanted.search(text))), "")
 
 
 def _unquoted(text: str) -> str:
     """What a text of JSON says, printable; "" for what is none: annotations are untrusted, and statuses quote it."""
     try:
-        found = str(json.loads(text)) if text else ""
+        result = str(json.loads(text)) if text else ""
     except ValueError:
         return ""
-    return "".join(character if character.isprintable() else " " for character in found)
+    return "".join(character if character.isprintable() else " " for character in result)
 
 
 def read_namespace(obj: Object) -> NamespaceFacts:
@@ -321,14 +321,14 @@ def read_topology(
 
 def _written_s(metadata: Mapping[str, Any], path: tuple[str, ...]) -> int:
     """When a field was last written by anybody, from managedFields; the creation where they don't say."""
-    found = epoch_s(metadata["creationTimestamp"])
+    result = epoch_s(metadata["creationTimestamp"])
     for entry in metadata.get("managedFields") or ():
         fields: Any = entry.get("fieldsV1") or {}
         for step in path:
             fields = fields.get(step) if isinstance(fields, dict) else None
         if fields is not None and not entry.get("subresource") and entry.get("time"):
-            found = max(found, epoch_s(entry["time"]))
-    return found
+            result = max(result, epoch_s(entry["time"]))
+    return result
 
 
 def key_text(key: Key) -> str:

@@ -17,8 +17,8 @@ VALID: Final = "Valid"
 
 def topology_status(record: TopologyRecord, node: NodeFacts | None, *, now_s: float) -> dict[str, Any]:
     """The whole status of a NodeCPUTopology as it is applied. ``node`` None: there is no such Node."""
-    found = [_fresh(record, node), _valid(record)]
-    return {"conditions": with_times(found, record.status, record.generation, now_s)}
+    result = [_fresh(record, node), _valid(record)]
+    return {"conditions": with_times(result, record.status, record.generation, now_s)}
 
 
 def _valid(record: TopologyRecord) -> dict[str, str]:

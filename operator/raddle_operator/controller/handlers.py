@@ -82,7 +82,7 @@ async def changed(
     memo: Controller, param: Resource, event: Mapping[str, Any], namespace: str | None, name: str, **_: Any
 ) -> None:
     """Notes an object of a kind that is watched: it was listed, created, changed or deleted."""
-    memo.tell(param, (namespace or "", name), dict(event["object"]), event["type"])
+    memo.notify(param, (namespace or "", name), dict(event["object"]), event["type"])
 
 
 async def stop(memo: Controller, **_: Any) -> None:

@@ -142,9 +142,9 @@ def measure_pods(tallies: Mapping[str, NamespaceTally]) -> None:
     states: Tallies[Gauge] = Tallies()
     reasons: Tallies[str] = Tallies({str(reason): 0 for reason in SkipReason})
     missed: Tallies[str] = Tallies()
-    for namespace, found in tallies.items():
-        reasons.update(found.unattributed)
-        for tally in found.policies.values():
+    for namespace, item in tallies.items():
+        reasons.update(item.unattributed)
+        for tally in item.policies.values():
             states[MATCHED_PODS] += tally.matched
             states[INJECTED_PODS] += tally.injected
             states[SAFE_VALUE_PODS] += tally.safe
@@ -209,12 +209,12 @@ def measure_conditions(
 
 def _measure_two(gauge: Gauge, kinds: tuple[str, str], statuses: Iterable[Mapping[str, Any]]) -> None:
     """Counts the statuses by two conditions, so that the sum over all labels is the number of objects."""
-    found = Tallies({(one, other): 0 for one in _STATES for other in _STATES})
-    found.update((_condition(status, kinds[0]), _condition(status, kinds[1])) for status in statuses)
-    for states, count in found.items():
+    result = Tallies({(one, other): 0 for one in _STATES for other in _STATES})
+    result.update((_condition(status, kinds[0]), _condition(status, kinds[1])) for status in statuses)
+    for states, count in result.items():
         gauge.labels(*states).set(count)
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> str:
-    found = (item["status"] for item in status.get("conditions") or () if item.get("type") == kind)
-    return str(next(found, "Unknown")).lower()
+    result = (item["status"] for item in status.get("conditions") or () if item.get("type") == kind)
+    return str(next(result, "Unknown")).lower()

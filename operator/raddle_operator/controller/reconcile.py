@@ -124,34 +124,34 @@ class Reconciler:
         self._duty = DutyCycle(COUNTING_SHARE)
         self._counts = PodCounts(settings.unlabelled)
         self._running = RunningTotals()
-        self._said: dict[str, Running] = {}
+        self._reports: dict[str, Running] = {}
         """What is in those totals of each node."""
         self._counted = Policies()
         """As at the last count."""
         self._uncounted: set[PolicyKey] = set()
         """Policies that have changed since."""
         self._pending_s: dict[Work, float] = {}
-        self._told: defaultdict[Resource, set[str]] = defaultdict(set)
+        self._listed: defaultdict[Resource, set[str]] = defaultdict(set)
         """The objects of each kind that kopf has told of since it began to list them, by uid."""
         self._resync_due = asyncio.Event()
 
     # ---- what marks keys
 
-    def tell(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
+    def notify(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
         """Takes what kopf tells of an object: what a watch said of it, None where kopf has listed it.
 
         kopf lists a kind again when the API server has forgotten where its watch was, and does not say what is gone
         since; so an object that comes by a list for the second time calls for a resync.
         """
         self.state.deliver(resource, key, obj, deleted=change == "DELETED")
-        told, uid = self._told[resource], obj["metadata"]["uid"]
-        if change is None and uid in told:
-            told.clear()
+        listed, uid = self._listed[resource], obj["metadata"]["uid"]
+        if change is None and uid in listed:
+            listed.clear()
             self._resync_due.set()
         if change == "DELETED":
-            told.discard(uid)
+            listed.discard(uid)
         else:
-            told.add(uid)
+            listed.add(uid)
 
     def _changed(self, resource: Resource, key: Key, old: Any, new: Any) -> None:
         if resource is INFERENCE_TUNINGS:
@@ -182,10 +182,10 @@ class Reconciler:
         Only of a node that is there and heard of: an agent writes changes alone, and can't take back what it has said.
         """
         node, record = self.state.nodes.get(key), self.state.topologies.get(key)
-        was = self._said.pop(key[1], None)
+        was = self._reports.pop(key[1], None)
         now = record.running if record is not None and node is not None and not node.silent else None
         if now is not None:
-            self._said[key[1]] = now
+            self._reports[key[1]] = now
         if was == now:
             return
         was_known = self._running.is_known
@@ -315,9 +315,9 @@ class Reconciler:
 
     async def _examine(self, work: Work) -> None:
         shim = self._delivery_in(work.namespace)
-        found = await examine(self._kube, self.state, self._settings, shim, (work.namespace, work.name))
-        if found is not None:
-            self._counts.record(*found)
+        result = await examine(self._kube, self.state, self._settings, shim, (work.namespace, work.name))
+        if result is not None:
+            self._counts.record(*result)
             self.queue.add(_COUNT)
 
     async def _write_policy(self, work: Work) -> None:

@@ -51,14 +51,14 @@ class Reader:
             document = (obj.get("status") or {}).get("running")
             if document is None:
                 return None
-            found = from_document(reading.as_object(document, "running"))
+            result = from_document(reading.as_object(document, "running"))
         except SpecError:
             return None
         shared = {
             self._keys.setdefault(key, key): self._counts.setdefault(counts, counts)
-            for key, counts in found.policies.items()
+            for key, counts in result.policies.items()
         }
-        return Running(policies=shared, worst=found.worst)
+        return Running(policies=shared, worst=result.worst)
 
     def forget(self) -> None:
         """Drops the pool (what is in use stays); called now and then."""
@@ -114,7 +114,7 @@ class RunningTotals:
         if not self.is_known:
             return None
         total = self._totals.get(key, Total())
-        named = ((node, one) for node, found in self._worst.get(key, {}).items() for one in found)
+        named = ((node, one) for node, item in self._worst.get(key, {}).items() for one in item)
         worst = heapq.nsmallest(WORST_SHOWN, named, key=lambda pair: (*by_harm(pair[1]), pair[0]))
         return Total(
             containers=total.containers,
@@ -140,10 +140,10 @@ def _put(known: defaultdict[PolicyKey, dict[str, T]], key: PolicyKey, node: str,
 
 
 def _by_policy(worst: tuple[Drift, ...]) -> Mapping[PolicyKey, tuple[Drift, ...]]:
-    found: defaultdict[PolicyKey, tuple[Drift, ...]] = defaultdict(tuple)
+    result: defaultdict[PolicyKey, tuple[Drift, ...]] = defaultdict(tuple)
     for one in worst:
-        found[one.policy] += (one,)
-    return found
+        result[one.policy] += (one,)
+    return result
 
 
 def document(total: Total) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class ShimReconciler:
         """Makes one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""
         if self._namespaces and namespace not in self._namespaces:
             return
-        kept = {key: found for informer in self.informers for key, found in informer.store.items()}
+        kept = {key: item for informer in self.informers for key, item in informer.store.items()}
         if (namespace, config_map_name(self.content_hash)) not in kept and not await self._is_there(namespace):
             await self._create(namespace)
         for name in outdated(kept, namespace, self.content_hash, oldest_injected_s):

@@ -145,13 +145,13 @@ class ClusterState:
         self.listed.set()
 
     async def _list(self, resource: Resource) -> None:
-        found: set[Key] = set()
+        result: set[Key] = set()
         async for page in self._kube.pages(resource, chunk_size=CHUNK_SIZE):
             for item in page.items:
-                found.add(key_of(item))
+                result.add(key_of(item))
                 self.deliver(resource, key_of(item), item)
             version = int(page.resource_version)
-        self._stores[resource].retain(found, version)
+        self._stores[resource].retain(result, version)
 
     def _policy_changed(self, kind: Resource, key: Key, old: PolicyRecord | None, new: PolicyRecord | None) -> None:
         if has_new_spec(old, new):

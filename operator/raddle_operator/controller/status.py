@@ -257,12 +257,12 @@ def policy_status(
 def _layouts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """The commonest layouts, by size, so that a change of one pod moves no others."""
     shown = sorted(counts, key=lambda layout: (-counts[layout], layout))[:LAYOUTS_SHOWN]
-    found = []
+    result = []
     for sizes in sorted(tuple(tuple(map(int, kind.split("x"))) for kind in layout.split("+")) for layout in shown):
         layout = "+".join("x".join(map(str, kind)) for kind in sizes)
         workers, threads = sizes[0]
-        found.append({"layout": layout, "workers": workers, "threads": threads, "pods": counts[layout]})
-    return found
+        result.append({"layout": layout, "workers": workers, "threads": threads, "pods": counts[layout]})
+    return result
 
 
 def _span(counts: Mapping[int, int]) -> str:
@@ -305,7 +305,7 @@ def _tuned(tally: Tally) -> dict[str, str]:
     """Whether pods follow the tuning that the policy names, by what their plans say of it."""
     tuned, untuned = sum(tally.tuned.values()), sum(tally.untuned.values())
     names = f"InferenceTuning {_listed(sorted(tally.tuned))}"
-    by_count = sorted(tally.untuned.items(), key=lambda found: (-found[1], found[0]))
+    by_count = sorted(tally.untuned.items(), key=lambda result: (-result[1], result[0]))
     reasons = _listed([f"{reason} ({_pods(count)})" for reason, count in by_count], separator="; ")
     anew = "a pod looks when it is bound, so restarted ones look again"
     if not tuned + untuned:
@@ -369,13 +369,13 @@ def with_times(
 ) -> list[dict[str, Any]]:
     """The conditions with lastTransitionTime: the previous one where the status is the same, else now."""
     before = {item.get("type"): item for item in previous.get("conditions") or ()}
-    found = []
+    result = []
     for item in wanted:
         old = before.get(item["type"], {})
         same = old.get("status") == item["status"] and old.get("lastTransitionTime")
         time = old["lastTransitionTime"] if same else rfc3339(now_s)
-        found.append({**item, "observedGeneration": generation, "lastTransitionTime": time})
-    return found
+        result.append({**item, "observedGeneration": generation, "lastTransitionTime": time})
+    return result
 
 
 def status_matches(previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -195,13 +195,13 @@ class TuningReconciler:
             template = template_of(tuning, await self._workload(tuning))
             nodes = {name: node.place for (_, name), node in self._state.nodes.items() if node.place is not None}
             classes = {name: one.node_class for (_, name), one in self._state.topologies.items() if one.node_class}
-            found = places(tuning.nodes, template.spec, nodes, classes)
+            result = places(tuning.nodes, template.spec, nodes, classes)
         except SpecError as error:
             raise RefusedError("Invalid", f"the workload's {error}") from None
         policy = None
         if matching.opted_in(template.labels, facts.labels, unlabelled=self._unlabelled) is None:
             policy = matching.select(template.labels, tuning.namespace, facts.labels, self._state.arranged()).policy
-        return _Case(tuning=tuning, template=template, places=found, policy=policy)
+        return _Case(tuning=tuning, template=template, places=result, policy=policy)
 
     async def _workload(self, tuning: TuningObject) -> Object | None:
         if tuning.workload is None:
@@ -241,10 +241,10 @@ class TuningReconciler:
         0: it does not. Who may create Jobs can make one that looks just so, for any node; a status is the controller's.
         """
         stopped_s = self._stopped.get(job.uid, 0.0)
-        found = self._state.tunings.get((namespace, job.tuning))
-        if found is None or found.uid != job.owner:
+        result = self._state.tunings.get((namespace, job.tuning))
+        if result is None or result.uid != job.owner:
             return stopped_s
-        return max(stopped_s, taken_until_s(job, found.status, found.tuning))
+        return max(stopped_s, taken_until_s(job, result.status, result.tuning))
 
     def _keep_nodes(self, key: Key, plan: JobChanges, inputs: TuningInputs) -> None:
         """Remembers the nodes of Jobs that are to be stopped: the status that is written next may not name them.
@@ -330,7 +330,9 @@ class TuningReconciler:
 
     async def _policy(self, policy: PolicyObject) -> Mapping[str, Any]:
         """The policy as the tuner is told of it. Raises KubeError, NotFound where it has gone since."""
-        found = await self._kube.get(POLICY_KINDS[policy.kind], policy.name, policy.namespace)
-        metadata = {name: found["metadata"][name] for name in ("name", "namespace", "uid") if name in found["metadata"]}
+        result = await self._kube.get(POLICY_KINDS[policy.kind], policy.name, policy.namespace)
+        metadata = {
+            name: result["metadata"][name] for name in ("name", "namespace", "uid") if name in result["metadata"]
+        }
         kind = POLICY_KINDS[policy.kind]
-        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": found["spec"]}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": result["spec"]}

@@ -61,14 +61,14 @@ def compared(
             containers.append(one)
             continue
         first = first_cpusets.get((one.uid, one.name))
-        found = [*_of_container(one, plan, first, machine), *shared.get(place, ())]
+        result = [*_of_container(one, plan, first, machine), *shared.get(place, ())]
         containers.append(
             replace(
                 one,
                 policy=one.policy or plan.policy,
                 planned_threads=plan.threads,
                 effective_threads=_effective(one),
-                findings=tuple(finding for _, finding in sorted(found, key=_worst_first)[:MOST_FINDINGS]),
+                findings=tuple(finding for _, finding in sorted(result, key=_worst_first)[:MOST_FINDINGS]),
             )
         )
     return replace(report, containers=tuple(containers))
@@ -85,8 +85,8 @@ class _Found(NamedTuple):
 _ORDER: Final = tuple(Cause)
 
 
-def _worst_first(found: _Found) -> tuple[float, int, str]:
-    return -found.weight, _ORDER.index(found.finding.cause), found.finding.detail
+def _worst_first(result: _Found) -> tuple[float, int, str]:
+    return -result.weight, _ORDER.index(result.finding.cause), result.finding.detail
 
 
 def _found(weight: float, cause: Cause, detail: str, fix: str) -> _Found:
@@ -119,7 +119,7 @@ def _of_container(
     silent = [one for one in container.processes if _is_silent(one, plan, container, machine)]
     yield from _worst(told)
     yield from _worst(_not_reached(one, plan, container) for one in silent)
-    yield from _worst(_left_alone(container, plan))
+    yield from _worst(_skipped(container, plan))
     blamed = {one.pid for one in silent} | {one.pid for one in container.processes if told and one.sessions}
     others = [one for one in container.processes if one.pid not in blamed]
     yield from _worst(
@@ -133,13 +133,13 @@ def _of_container(
     yield from _cpuset_changed(container, plan, first_cpuset)
 
 
-def _worst(found: Iterable[_Found]) -> list[_Found]:
+def _worst(result: Iterable[_Found]) -> list[_Found]:
     """The worst one of a cause; the others would say the same of other processes."""
-    return sorted(found, key=_worst_first)[:1]
+    return sorted(result, key=_worst_first)[:1]
 
 
 def _code_sets_it(container: Container, plan: Planned) -> list[_Found]:
-    found = []
+    result = []
     for process in container.processes:
         of_code = [one for one in process.sessions or () if one.source == "code" and one.threads is not None]
         for session in of_code:
@@ -157,11 +157,11 @@ def _code_sets_it(container: Container, plan: Planned) -> list[_Found]:
                 if plan.overrides
                 else "remove the count from the code, or set existingValues: Override in the policy and restart"
             )
-            found.append(_found(_times(session.threads, wanted), Cause.CODE_SETS_IT, detail, fix))
-    return found
+            result.append(_found(_times(session.threads, wanted), Cause.CODE_SETS_IT, detail, fix))
+    return result
 
 
-def _left_alone(container: Container, plan: Planned) -> Iterator[_Found]:
+def _skipped(container: Container, plan: Planned) -> Iterator[_Found]:
     """Sessions that a shim has seen and in which the runtime's own count is in effect."""
     for process in container.processes:
         for session in process.sessions or ():
@@ -351,15 +351,15 @@ def _shared_cores(
     free = machine.online & ~taken & ~(machine.kubelet.reserved_cpus or 0) & ~machine.isolated
     if not free:
         return {}
-    found: dict[int, list[_Found]] = {}
+    result: dict[int, list[_Found]] = {}
     for (left, left_home), (right, right_home) in combinations(homes.items(), 2):
         common = left_home & right_home
         needs = [_needs(containers[place], plans[place]) for place in (left, right)]
         if not common or sum(needs) <= cpuset.count(left_home | right_home):
             continue
         for mine, other in ((left, right), (right, left)):
-            found.setdefault(mine, []).append(_shares(containers[other], common, free, needs))
-    return {place: _worst(ones) for place, ones in found.items()}
+            result.setdefault(mine, []).append(_shares(containers[other], common, free, needs))
+    return {place: _worst(ones) for place, ones in result.items()}
 
 
 def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _Found:
@@ -404,14 +404,14 @@ def _shared_pools(
 
 def _bound_to(container: Container) -> int:
     """Where busy threads ran that wait for a CPU and yet never change it: as only bound ones do."""
-    found = 0
+    result = 0
     for process in container.processes:
         for pool in process.pools:
             waited = _waited(pool) or 0.0
             waits = waited >= _LONG_WAIT and pool.used_cpus * (1 + waited) >= _WANTED_CPUS
             if waits and pool.migrations_hz == 0:
-                found |= _places(pool)
-    return found
+                result |= _places(pool)
+    return result
 
 
 def _needs(container: Container, plan: Planned | None) -> int:
@@ -422,11 +422,11 @@ def _needs(container: Container, plan: Planned | None) -> int:
 
 
 def _ran_on(container: Container) -> int:
-    found = 0
+    result = 0
     for process in container.processes:
         for pool in process.pools:
-            found |= _places(pool)
-    return found
+            result |= _places(pool)
+    return result
 
 
 def _places(pool: Pool) -> int:
@@ -456,8 +456,8 @@ def _list(mask: int) -> str:
     return text if len(text) <= _NAME_CHARACTERS else f"{text[:_NAME_CHARACTERS].rpartition(',')[0]}, …"
 
 
-def _times(found: float, wanted: float | None) -> float:
-    return found / max(1.0, wanted or 1.0)
+def _times(result: float, wanted: float | None) -> float:
+    return result / max(1.0, wanted or 1.0)
 
 
 def _cpus_text(container: Container) -> str:

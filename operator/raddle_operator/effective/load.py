@@ -43,7 +43,7 @@ class Loads:
     def take(self, report: NodeReport) -> Mapping[PolicyKey, ObservedLoad]:
         """Takes the next report; returns the load of each of its policies of which one is known. Never raises."""
         watched: dict[tuple[str, str], _Watched] = {}
-        found: defaultdict[PolicyKey, list[ObservedLoad]] = defaultdict(list)
+        result: defaultdict[PolicyKey, list[ObservedLoad]] = defaultdict(list)
         for one in report.containers:
             key = (one.uid, one.name)
             counted = {process.pid: count for process in one.processes if (count := _counted(process)) is not None}
@@ -51,8 +51,8 @@ class Loads:
                 watched[key] = self._watched.get(key) or _Watched()
                 watched[key].take(counted, report.window_s, one.used_cpus)
             if (policy := policy_key(one.policy, one.namespace)) is not None:
-                found[policy] += watched[key].busiest if key in watched else ()
-        told = {policy: held(self._told.get(policy), middle(loads)) for policy, loads in found.items()}
+                result[policy] += watched[key].busiest if key in watched else ()
+        told = {policy: held(self._told.get(policy), middle(loads)) for policy, loads in result.items()}
         self._watched, self._told = watched, {policy: load for policy, load in told.items() if load is not None}
         return self._told
 

@@ -54,14 +54,14 @@ def read(pod: Mapping[str, Any]) -> Mapping[str, Planned]:
         annotations = reading.text_map(reading.mapping(pod, "metadata", ""), "annotations", "metadata")
     except reading.SpecError:
         return {}
-    found = {}
+    result = {}
     for key, text in annotations.items():
         if key.startswith(env.PLAN_PREFIX):
             try:
-                found[key.removeprefix(env.PLAN_PREFIX)] = _planned(wire.read_plan_text(text))
+                result[key.removeprefix(env.PLAN_PREFIX)] = _planned(wire.read_plan_text(text))
             except wire.WireError:
                 continue
-    return found
+    return result
 
 
 def _planned(recorded: wire.Recorded) -> Planned:
@@ -95,8 +95,10 @@ def _planned(recorded: wire.Recorded) -> Planned:
 
 def _count(values: Mapping[str, Any], name: str) -> int | None:
     """A count of at least one; None for anything else."""
-    found = values.get(name)
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found <= env.MAX_STREAMS else None
+    result = values.get(name)
+    return (
+        result if isinstance(result, int) and not isinstance(result, bool) and 0 < result <= env.MAX_STREAMS else None
+    )
 
 
 def _cpus(values: Mapping[str, Any]) -> int:

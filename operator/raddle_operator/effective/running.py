@@ -26,7 +26,7 @@ _PROCESS: Final = re.compile(r"\bprocess \d+")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
-class _Seen(NamedTuple):
+class _Observation(NamedTuple):
     """A finding: in how many reports it was since it came, how many ago that was, and what is said of it."""
 
     reports: int
@@ -44,7 +44,7 @@ class Summary:
     """What is remembered from report to report: the containers' load, and of each of their findings one line."""
 
     def __init__(self) -> None:
-        self._seen: Mapping[_Key, _Seen] = {}
+        self._seen: Mapping[_Key, _Observation] = {}
         self._loads = Loads()
         self._taken = 0
 
@@ -60,8 +60,8 @@ class Summary:
         return _summed(report, told, loads) if self._taken >= _TOLD_AFTER else None
 
 
-def _remembered(report: NodeReport, before: Mapping[_Key, _Seen]) -> dict[_Key, _Seen]:
-    found: dict[_Key, _Seen] = {}
+def _remembered(report: NodeReport, before: Mapping[_Key, _Observation]) -> dict[_Key, _Observation]:
+    result: dict[_Key, _Observation] = {}
     for one in report.containers:
         now = {finding.cause: finding.detail for finding in reversed(one.findings)}
         for cause in Cause:
@@ -69,11 +69,11 @@ def _remembered(report: NodeReport, before: Mapping[_Key, _Seen]) -> dict[_Key, 
             old = before.get(key)
             if cause in now:
                 detail = old.detail if old is not None and _about_same(old.detail, now[cause]) else now[cause]
-                found[key] = _Seen(min(_TOLD_AFTER, (old.reports if old else 0) + 1), 0, detail)
+                result[key] = _Observation(min(_TOLD_AFTER, (old.reports if old else 0) + 1), 0, detail)
             # One that has not been told yet is forgotten at once.
             elif old is not None and old.reports >= _TOLD_AFTER and old.missing + 1 < _FORGOTTEN_AFTER:
-                found[key] = old._replace(missing=old.missing + 1)
-    return found
+                result[key] = old._replace(missing=old.missing + 1)
+    return result
 
 
 def _about_same(one: str, other: str) -> bool:
@@ -99,12 +99,12 @@ def _summed(report: NodeReport, told: Mapping[_Key, str], loads: Mapping[PolicyK
         if policy is None:
             continue
         containers[policy] += 1
-        found = by_container.get((one.uid, one.name), [])
-        causes.setdefault(policy, Counter()).update(key.cause for key in found)
-        drifted[policy] += bool(found)
+        result = by_container.get((one.uid, one.name), [])
+        causes.setdefault(policy, Counter()).update(key.cause for key in result)
+        drifted[policy] += bool(result)
         # One line for each container: the others are in the report.
-        if found:
-            key = min(found, key=lambda key: BY_HARM.index(key.cause))
+        if result:
+            key = min(result, key=lambda key: BY_HARM.index(key.cause))
             worst.append(_drift(one, policy, key, told[key]))
     counts = {
         key: Counts(

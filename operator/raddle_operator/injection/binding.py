@@ -97,7 +97,7 @@ def rebind(
         return BindingDecision(outcome=BindingOutcome.NOT_INJECTED)
     if machine is None:
         return BindingDecision(outcome=BindingOutcome.SAFE_NO_TOPOLOGY, detail=f"node {node[:253]}")
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     problems: list[str] = []
     cpus = assigned(annotations, machine)
     for context, container in enumerate(containers):
@@ -105,15 +105,15 @@ def rebind(
             if context >= MAX_PLANNED_CONTAINERS:
                 raise wire.WireError(f"more than {MAX_PLANNED_CONTAINERS} plans")  # noqa: TRY301 (one way out)
             own = claimed.get(container) or cpus
-            found.update(_values(annotations, container, node, machine, own, namespace, tunings))
+            result.update(_values(annotations, container, node, machine, own, namespace, tunings))
         except wire.WireError as error:
             problems.append(f"{container[:63]}: {error}")
-    total = other_bytes + plan_annotations.size_of({**annotations, **found})
+    total = other_bytes + plan_annotations.size_of({**annotations, **result})
     if total > MAX_TOTAL_BYTES:
         detail = f"the pod's annotations would have {total} bytes of {MAX_TOTAL_BYTES}"
         return BindingDecision(outcome=BindingOutcome.SAFE_ANNOTATION_BUDGET, detail=detail)
     outcome = BindingOutcome.SAFE_MALFORMED if problems else BindingOutcome.NODE_SPECIFIC
-    return BindingDecision(outcome=outcome, annotations=found, detail="; ".join(problems)[:512])
+    return BindingDecision(outcome=outcome, annotations=result, detail="; ".join(problems)[:512])
 
 
 def _values(
@@ -146,7 +146,7 @@ def _values(
         tuning_overlay=tuning_overlay,
         cpus_source=source,
     )
-    found = {}
+    result = {}
     for prefix in env.CONTAINER_PREFIXES:
         key = prefix + container
         present = annotations.get(key)
@@ -157,8 +157,8 @@ def _values(
             raise wire.WireError(f"the plan says nothing for {key[:128]}")
         if len(value.encode()) > plan_annotations.reserved(prefix):
             raise wire.WireError(f"the value for {key[:128]} is longer than was reserved")
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def _budget(budget: Budget, own: Claimed | tuple[int | None, str], machine: Machine) -> tuple[Budget, str]:

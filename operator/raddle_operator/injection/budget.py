@@ -44,21 +44,21 @@ def pod_resources(pod: Pod, reserve_cpus: float | None = None) -> Resources:
     `reserve_cpus`: what the policy leaves for the others, None where it says nothing.
     """
     reserve = None if reserve_cpus is None else Decimal(repr(reserve_cpus))
-    found = {one.name: decided(pod, one) for one in (*pod.containers, *pod.init_containers)}
+    result = {one.name: decided(pod, one) for one in (*pod.containers, *pod.init_containers)}
     limit = _cpus(pod.limits or EMPTY)
     if pod.limits is None or not limit:
         # With pod-level resources the kubelet hands out no exclusive CPUs (policy_static.go).
-        return Resources(pod.limits is None and is_guaranteed(pod), reserve, found)
+        return Resources(pod.limits is None and is_guaranteed(pod), reserve, result)
     because = f"pod-level limits.cpu {str(pod.limits['cpu'])[:_MAX_SHOWN]}"
     if reserve:
         limit, because = max(limit - reserve, _LEAST), because + _reserved(reserve)
     running = [*pod.containers, *(container for container in pod.init_containers if container.sidecar)]
-    own = {one.name: _limit(one, found[one.name]) for one in running}
+    own = {one.name: _limit(one, result[one.name]) for one in running}
     requests = {one.name: _cpus(one.requests) for one in running if reserve is None and not own[one.name]}
     return Resources(
         guaranteed=False,
         reserve=reserve,
-        decided=found,
+        decided=result,
         pod_cpus=_of_reserved(limit, reserve),
         because=because,
         parts={name: _of_reserved(part, reserve) for name, part in _parts(limit, own, requests).items()},
@@ -78,12 +78,12 @@ def _parts(limit: Decimal, own: Mapping[str, Decimal], requests: Mapping[str, De
     requested = _total(requests.values())
     rest = limit - _total(own.values()) - _total(requests.get(name, _ZERO) for name in SIDECARS & own.keys())
     part = max(rest / max(1, len(sharing)), limit / max(1, len(own)))
-    found = {}
+    result = {}
     for name, cpus in own.items():
         if not cpus:
             mine = requests.get(name, _ZERO)
-            found[name] = max(min(part, limit - requested + mine), mine, _LEAST)
-    return found
+            result[name] = max(min(part, limit - requested + mine), mine, _LEAST)
+    return result
 
 
 def container_budget(

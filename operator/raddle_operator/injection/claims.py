@@ -58,7 +58,7 @@ def references(pod: Any) -> dict[str, tuple[Reference, ...]]:
         for one in _objects(part, field)
         if one.get("resourceClaimName")
     }
-    found = {}
+    result = {}
     for container in (*_objects(spec, "containers"), *_objects(spec, "initContainers")):
         used = _objects(mapping(container, "resources", "containers"), "claims")
         of_container = [
@@ -67,8 +67,8 @@ def references(pod: Any) -> dict[str, tuple[Reference, ...]]:
             if (claim := text(one, "name", "claims")) in names
         ]
         if of_container:
-            found[text(container, "name", "containers")] = tuple(of_container)
-    return found
+            result[text(container, "name", "containers")] = tuple(of_container)
+    return result
 
 
 def claimed(pod: Any, claims: Mapping[str, Any]) -> dict[str, Claimed]:
@@ -78,13 +78,13 @@ def claimed(pod: Any, claims: Mapping[str, Any]) -> dict[str, Claimed]:
     hold: the driver refuses such a pod, or the limit throttles it. Never raises.
     """
     try:
-        found = {name: _of_container(used, claims) for name, used in references(pod).items()}
+        result = {name: _of_container(used, claims) for name, used in references(pod).items()}
         limits = {
             text(one, "name", ""): mapping(mapping(one, "resources", ""), "limits", "").get("cpu") or 0
             for field in ("containers", "initContainers")
             for one in _objects(mapping(pod, "spec", ""), field)
         }
-        return {name: one for name, one in found.items() if one and not 0 < parse(limits[name]) < one.whole_cpus}
+        return {name: one for name, one in result.items() if one and not 0 < parse(limits[name]) < one.whole_cpus}
     except (SpecError, QuantityError):
         return {}
 

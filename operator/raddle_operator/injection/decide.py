@@ -183,7 +183,7 @@ def _plan_containers(
         skip = _not_planned(container, len(changes))
         preset = matching.find(container) if skip is None and policy.policy.presets == "Auto" else None
         if preset is not None and policy.containers is None:
-            skip = _left_alone(container, preset)
+            skip = _preset_skip(container, preset)
         if skip is not None:
             outcomes.append(ContainerOutcome(name=container.name[:63], skip=skip, preset=preset))
             continue
@@ -329,9 +329,9 @@ def _values_by_name(
     return _values(Container(name), budget, governing, shim, agent)
 
 
-def _left_alone(container: Container, preset: Preset) -> Skip | None:
+def _preset_skip(container: Container, preset: Preset) -> Skip | None:
     """Why a known server is left to size its own threads; None: it is not."""
-    why = matching.left_alone(preset, container)
+    why = matching.skipped_reason(preset, container)
     if not why:
         return None
     detail = f"{why}; or name {container.name[:63]} in the policy's containers to plan it anyway"
@@ -356,7 +356,7 @@ def _not_planned(container: Container, planned: int) -> Skip | None:
 
 
 def _agent(container: Container, common: _Common, *, loads: bool) -> str:
-    """Whom the container's shims tell what they got, and as whom; "" for nobody."""
+    """The value of RADDLE_AGENT: where the container's shims send datagrams, and their container; "" for none."""
     wanted = common.agent and loads and common.policy.policy.observe != "None"
     return f"{common.agent}/{container.name}" if wanted and env.AGENT not in container.env else ""
 

@@ -53,14 +53,14 @@ def explain(
     `literals` are what Raddle has set in a container's environment itself (injected.literals_of), by container;
     `withheld` what a decision on the pod does not give it, `presets` the known server that it runs, in a line.
     """
-    found = []
+    result = []
     for key, text in annotations.items():
         prefix, container = plan_annotations.split(key)
         if prefix == env.PLAN_PREFIX:
             explained = _explain(container, text, annotations, (literals or {}).get(container, {}))
             skips, preset = (withheld or {}).get(container, ()), (presets or {}).get(container, "")
-            found.append(replace(explained, withheld=skips, preset=preset))
-    return found
+            result.append(replace(explained, withheld=skips, preset=preset))
+    return result
 
 
 def _explain(
@@ -99,8 +99,8 @@ def preset(row: Preset | None, advice: str) -> str:
 
 def own_variables(recorded: wire.Recorded | None, literals: Mapping[str, str]) -> Mapping[str, str]:
     """Why a variable that no family has is what it is: name to what its template means, for those of `literals`."""
-    found = recorded.policy.variables if recorded is not None else ()
-    return {name: _meaning(template) for name, template in found if name in literals}
+    result = recorded.policy.variables if recorded is not None else ()
+    return {name: _meaning(template) for name, template in result if name in literals}
 
 
 def _meaning(template: str) -> str:
@@ -116,9 +116,9 @@ def tuning(tuned: str, because: Mapping[str, str]) -> str:
 
 def spinning(values: Mapping[str, Any]) -> str:
     """How a plan's workers wait, in a table's words; "–" where its values don't say."""
-    found = str(values.get("spinning", "–"))
+    result = str(values.get("spinning", "–"))
     if "spinDurationUs" in values:
-        found += f" {values['spinDurationUs']} µs"
+        result += f" {values['spinDurationUs']} µs"
     if "exclusiveSpinning" in values:
-        found += f", {values['exclusiveSpinning']} on exclusive CPUs"
-    return found
+        result += f", {values['exclusiveSpinning']} on exclusive CPUs"
+    return result

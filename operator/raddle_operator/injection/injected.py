@@ -78,14 +78,14 @@ def literals_of(pod: Any) -> dict[str, dict[str, str]]:
 
 def _own_literals(container: Container) -> dict[str, str]:
     listed = _listed(container)
-    found: dict[str, str | None] = {
+    result: dict[str, str | None] = {
         name: value
         for name, value in listed.values.items()
         if (name not in container.env or name == JAVA_OPTIONS) and (name in VARIABLES or templates.is_name(name))
     }
     entries = (env_entry(place, raw) for place, raw in enumerate(container.entries))
-    found |= {entry.name: entry.value for entry in entries if _is_ours(entry, listed)}
-    return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}
+    result |= {entry.name: entry.value for entry in entries if _is_ours(entry, listed)}
+    return {name: value for name, value in result.items() if value is not None and name != env.LITERALS}
 
 
 def _strip(container: Container, *, owned: bool) -> Container:
@@ -93,8 +93,8 @@ def _strip(container: Container, *, owned: bool) -> Container:
         container = _strip_variables(container)
     if owned and _mounts_ours(container):
         mounts, devices = (
-            tuple(mount for mount in found if mount.volume != SHIM_VOLUME)
-            for found in (container.mounts, container.devices)
+            tuple(mount for mount in item if mount.volume != SHIM_VOLUME)
+            for item in (container.mounts, container.devices)
         )
         container = container._replace(mounts=mounts, devices=devices)
     return container
@@ -114,16 +114,16 @@ def _strip_variables(container: Container) -> Container:
     """The container without our variables, the user's entries in their order; itself where it has none."""
     listed = _listed(container)
     kept: list[Entry] = []
-    found = False
+    result = False
     for place, raw in enumerate(container.entries):
         entry = env_entry(place, raw)
         if not _is_ours(entry, listed):
             kept.append(raw)
             continue
-        found = True
+        result = True
         if entry.ours is None and entry.name in listed.emptied:
             kept.append({**raw, "value": ""})
-    return with_entries(container, kept) if found else container
+    return with_entries(container, kept) if result else container
 
 
 def _listed(container: Container) -> _Listed:

@@ -40,21 +40,21 @@ def operations(
     shim: Mapping[str, Any] | None = None,
 ) -> list[Operation]:
     """From the pod as it is to `clean`, which is the pod without ours, with these changes; `shim` is its volume."""
-    found: list[Operation] = []
+    result: list[Operation] = []
     by_place = {(change.container.field, change.container.place): change for change in changes}
     for container in clean.containers + clean.init_containers:
         present = (pod.init_containers if container.field == "initContainers" else pod.containers)[container.place]
         change = by_place.get((container.field, container.place))
         if change is not None or present is not container:
             change = change or ContainerChange(container)
-            found += _environment(present, change) + _mounts(present, change)
-    found += _volumes(pod, clean, [] if shim is None else [shim])
+            result += _environment(present, change) + _mounts(present, change)
+    result += _volumes(pod, clean, [] if shim is None else [shim])
     annotations = {key: value for change in changes for key, value in change.annotations.items()}
     if policy is not None:
         annotations = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash, **annotations}
-    found += _annotations(pod, annotations)
-    found += _label(pod, injected=policy is not None)
-    return found
+    result += _annotations(pod, annotations)
+    result += _label(pod, injected=policy is not None)
+    return result
 
 
 # --- containers -----------------------------------------------------------------------------------------------------
@@ -97,14 +97,14 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
     # Containers share what is appended, and no matter what makes the patch may change the result.
     if not entries:
         return [{"op": "add", "path": pointer, "value": [{**entry} for entry in appended]}]
-    found: list[Operation] = []
+    result: list[Operation] = []
     # From the back, so that a removal moves no place that is still to be changed.
     for place in sorted(replaced, reverse=True):
         entry = replaced[place]
         operation = {"op": "remove"} if entry is None else {"op": "replace", "value": entry}
-        found.append({**operation, "path": f"{pointer}/{place}"})
-    found.extend({"op": "add", "path": pointer + "/-", "value": {**entry}} for entry in appended)
-    return found
+        result.append({**operation, "path": f"{pointer}/{place}"})
+    result.extend({"op": "add", "path": pointer + "/-", "value": {**entry}} for entry in appended)
+    return result
 
 
 def _are_the_same(wanted: Sequence[Entry], present: Sequence[Entry]) -> bool:
@@ -139,15 +139,15 @@ def _mounts(container: Container, change: ContainerChange) -> list[Operation]:
 
 
 def _volumes(pod: Pod, clean: Pod, volumes: Sequence[Mapping[str, Any]]) -> list[Operation]:
-    found: list[Operation] = []
+    result: list[Operation] = []
     named: set[str] = set()
     if len(clean.volumes) < len(pod.volumes):
         kept = {volume.place for volume in clean.volumes}
         present = [(volume.place, volume.name, volume.raw) for volume in pod.volumes if volume.place not in kept]
         named = {name for _, name, _ in present}
-        found = _changed("/spec/volumes", present, {volume["name"]: volume for volume in volumes})
+        result = _changed("/spec/volumes", present, {volume["name"]: volume for volume in volumes})
     new = [volume for volume in volumes if volume["name"] not in named]
-    return found + _added("/spec/volumes", new, has_list=pod.raw["spec"].get("volumes") is not None)
+    return result + _added("/spec/volumes", new, has_list=pod.raw["spec"].get("volumes") is not None)
 
 
 def _changed(
@@ -155,14 +155,14 @@ def _changed(
 ) -> list[Operation]:
     """Operations that make the present items (place, name, object) the wanted ones; of one name the first stays."""
     first = {name: place for place, name, _ in reversed(present)}
-    found: list[Operation] = []
+    result: list[Operation] = []
     # From the back, so that a removal moves no place that is still to be changed.
     for place, name, raw in sorted(present, key=lambda item: item[0], reverse=True):
         if name not in wanted or place != first[name]:
-            found.append({"op": "remove", "path": f"{pointer}/{place}"})
+            result.append({"op": "remove", "path": f"{pointer}/{place}"})
         elif raw != wanted[name]:
-            found.append({"op": "replace", "path": f"{pointer}/{place}", "value": wanted[name]})
-    return found
+            result.append({"op": "replace", "path": f"{pointer}/{place}", "value": wanted[name]})
+    return result
 
 
 def _added(pointer: str, values: Sequence[Mapping[str, Any]], *, has_list: bool) -> list[Operation]:
@@ -178,17 +178,17 @@ def _annotations(pod: Pod, wanted: dict[str, str]) -> list[Operation]:
     if pod.raw["metadata"].get("annotations") is None:
         return [{"op": "add", "path": "/metadata/annotations", "value": wanted}] if wanted else []
     present = pod.annotations
-    found: list[Operation] = [
+    result: list[Operation] = [
         {"op": "remove", "path": "/metadata/annotations/" + _escaped(key)}
         for key in present
         if key not in wanted and plan_annotations.is_ours(key)
     ]
-    found.extend(
+    result.extend(
         {"op": "add", "path": "/metadata/annotations/" + _escaped(key), "value": value}
         for key, value in wanted.items()
         if present.get(key) != value
     )
-    return found
+    return result
 
 
 def _label(pod: Pod, *, injected: bool) -> list[Operation]:

@@ -47,8 +47,8 @@ def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
     if policy.existing_values != "Override":
         return frozenset()
     openmp = (v for v in of_policy(policy) if v.name.startswith("OMP_"))
-    found = {v.name for v in openmp if v.value(plan, policy) is not None}
-    return frozenset(found | {env.OMP} if plan.omp is not None else found)
+    result = {v.name for v in openmp if v.value(plan, policy) is not None}
+    return frozenset(result | {env.OMP} if plan.omp is not None else result)
 
 
 def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None]) -> Literals:
@@ -97,5 +97,5 @@ def _referred(name: str, sets: Mapping[str, str | None]) -> bool:
 
 @lru_cache(maxsize=256)
 def _of_families(runtimes: tuple[str, ...]) -> tuple[Variable, ...]:
-    found = (variable for family in FAMILIES if family.name in runtimes for variable in family.variables)
-    return tuple({v.name: v for v in found if v.source is not ValueSource.REFERENCE}.values())
+    result = (variable for family in FAMILIES if family.name in runtimes for variable in family.variables)
+    return tuple({v.name: v for v in result if v.source is not ValueSource.REFERENCE}.values())

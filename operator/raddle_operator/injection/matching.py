@@ -77,20 +77,20 @@ class Policies:
 
     def of_namespace(self, namespace: str) -> NamespacePolicies:
         """The policies of one namespace; empty where it has none."""
-        found = self._unarranged.get(namespace)
-        if found is None:
+        result = self._unarranged.get(namespace)
+        if result is None:
             return _NONE
         arranged = self._namespaces.get(namespace)
         if arranged is None:
-            arranged = self._namespaces[namespace] = _arrange(found)
+            arranged = self._namespaces[namespace] = _arrange(result)
         return arranged
 
     def __iter__(self) -> Iterator[PolicyObject]:
         yield from self.admin
         yield from self.baseline
-        for found in map(self.of_namespace, self._unarranged):
-            yield from found.ordered
-            yield from found.too_many
+        for item in map(self.of_namespace, self._unarranged):
+            yield from item.ordered
+            yield from item.too_many
 
 
 def _arrange(policies: list[PolicyObject]) -> NamespacePolicies:
@@ -117,12 +117,12 @@ def opted_in(
     """
     scope = namespace_labels.get(env.INJECT_LABEL)
     wish = pod_labels.get(env.INJECT_LABEL)
-    found = unlabelled if scope is None else scope
-    if found == ENABLED:
+    result = unlabelled if scope is None else scope
+    if result == ENABLED:
         if wish != DISABLED:
             return None
         return Skip(reason=SkipReason.OPTED_OUT, detail=f"pod label {env.INJECT_LABEL}: {DISABLED}")
-    if found == LABELLED:
+    if result == LABELLED:
         if wish == ENABLED:
             return None
         return Skip(

@@ -149,8 +149,8 @@ def _lent(container: Container) -> tuple[Decimal | None, Decimal | None, str, st
     for resource, lender in _RECLAIMED:
         limit, request = container.limits.get(resource), container.requests.get(resource)
         if limit is not None or request is not None:
-            found = [_thousandths(one) for one in (limit, request)]
-            return found[0], found[1] or found[0], f"limits {resource} {str(limit)[:_MAX_SHOWN]} ({lender})", lender
+            result = [_thousandths(one) for one in (limit, request)]
+            return result[0], result[1] or result[0], f"limits {resource} {str(limit)[:_MAX_SHOWN]} ({lender})", lender
     return None, None, "", ""
 
 
@@ -175,13 +175,13 @@ def _dedicated(pod: Pod) -> str:
 
 
 def _notes(annotations: Mapping[str, str]) -> list[str]:
-    found = []
+    result = []
     if _CPU_BURST in annotations and _object(annotations[_CPU_BURST]).get("policy") in _QUOTA_BURSTS:
-        found.append("without Koordinator's quota burst")
+        result.append("without Koordinator's quota burst")
     nri = [key.partition("/")[0] for key in annotations if _NRI in key]
     if any(key.endswith(_NRI) for key in nri) and _NRI_PRESERVES not in nri:
-        found.append("nri-plugins may change its CPUs while it runs")
-    return found
+        result.append("nri-plugins may change its CPUs while it runs")
+    return result
 
 
 def _object(text: str) -> Mapping[str, Any]:
@@ -189,8 +189,8 @@ def _object(text: str) -> Mapping[str, Any]:
     if len(text) > _MAX_TEXT:
         return {}
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     # A deep nesting raises RecursionError.
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}

@@ -72,7 +72,7 @@ class _Result(NamedTuple):
     """What a tuning has found for one class of nodes."""
 
     tuning: TuningResults
-    found: ClassResult
+    result: ClassResult
 
 
 def overlay(policy: Policy, budget: Budget, context: TuningContext, tunings: Tunings | None) -> TuningOverlay | None:
@@ -111,20 +111,20 @@ def _results(name: str, context: TuningContext, tunings: Tunings | None) -> list
             f"there is no InferenceTuning {name if name != AUTO else f'of {workload}'} in namespace {context.namespace}"
         )
     there = NodeClass.of(context.machine)
-    results = [_Result(tuning, found) for tuning in meant for found in tuning.classes]
-    of_class = [result for result in results if result.found.summary.key.node_class == there]
+    results = [_Result(tuning, item) for tuning in meant for item in tuning.classes]
+    of_class = [result for result in results if result.result.summary.key.node_class == there]
     if of_class:
-        return sorted(of_class, key=lambda result: result.found.summary.finished, reverse=True)
+        return sorted(of_class, key=lambda result: result.result.summary.finished, reverse=True)
     names = f"InferenceTuning {', '.join(tuning.name for tuning in meant)}"
     if not results:
         return f"{names}: it has no result yet"
-    shown = "; ".join(result.found.summary.key.node_class.title for result in results[:_MAX_CLASSES])
+    shown = "; ".join(result.result.summary.key.node_class.title for result in results[:_MAX_CLASSES])
     return f"{names}: the node is {there.title}, it was tuned for {shown}"
 
 
 def _overlay_by(policy: Policy, budget: Budget, context: TuningContext, result: _Result) -> TuningOverlay | str:
     """What a result for the node's class comes to, or why to nothing."""
-    summary, verdict = result.found.summary, result.found.verdict
+    summary, verdict = result.result.summary, result.result.verdict
     reason = "; ".join(_mismatches(policy, budget, context, result))
     if reason:
         return reason
@@ -192,18 +192,18 @@ def _needed(policy: Policy, made: Policy, budget: Budget, context: TuningContext
 def _variables(machine: Machine | None, budget: Budget, policy: Policy) -> dict[str, str]:
     """What is set when a pod is created; "" for references, whose values still change."""
     planned = plan(machine, budget, policy)
-    found = literals(planned, policy, sets={})
+    result = literals(planned, policy, sets={})
     references = {env.OMP: planned.omp is not None, env.OPENBLAS: planned.blas not in (None, planned.omp)}
-    return {**found.values, **found.added, **{name: "" for name, is_given in references.items() if is_given}}
+    return {**result.values, **result.added, **{name: "" for name, is_given in references.items() if is_given}}
 
 
 def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: _Result) -> Iterator[str]:
     """Yields what makes the result invalid here."""
     assert context.machine is not None
-    workload, key = result.tuning.workload, result.found.summary.key
+    workload, key = result.tuning.workload, result.result.summary.key
     if workload is not None:
         yield from _others(workload, context)
-    image, tuned_image = context.tuned.image, result.found.image
+    image, tuned_image = context.tuned.image, result.result.image
     digest = context.image_id or image.partition("@")[2]
     if not (digest and key.image):
         if not tuned_image:
@@ -211,7 +211,7 @@ def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: 
         elif image != tuned_image:
             yield f"the image is {image}, it was tuned for {tuned_image}"
     # A server has the processes that it has, a model alone those of the winner: no policy starts any.
-    instances = result.found.summary.winner.program().get("instances", 1) if key.model else budget.workers
+    instances = result.result.summary.winner.program().get("instances", 1) if key.model else budget.workers
     if instances != budget.workers:
         yield f"the container has {_processes(budget.workers)}, it was tuned for {_processes(instances)}"
     # A policy has no word for Cost.
@@ -234,8 +234,8 @@ def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: 
 def _others(workload: Workload, context: TuningContext) -> Iterator[str]:
     """Yields what says that the container is not the one that was measured."""
     if workload.reference != context.tuned.workload:
-        found = f"the workload is {context.tuned.workload}" if context.tuned.workload else _UNOWNED
-        yield f"{found}, it was tuned for {workload.reference}"
+        result = f"the workload is {context.tuned.workload}" if context.tuned.workload else _UNOWNED
+        yield f"{result}, it was tuned for {workload.reference}"
     if workload.container and workload.container != context.container:
         yield f"the container is {context.container}, it was tuned for {workload.container}"
     if not workload.container and not context.tuned.first:

@@ -84,8 +84,8 @@ def kept_literals(clean: Container, policy: Policy) -> tuple[str, ...]:
     if policy.existing_values == "Override":
         return ()
     known = (one.name for one in of_policy(policy) if one.name != JAVA_OPTIONS)
-    found = map(clean.effective, filter(clean.env.__contains__, known))
-    return tuple(entry.name for entry in found if entry is not None and entry.value != "")
+    result = map(clean.effective, filter(clean.env.__contains__, known))
+    return tuple(entry.name for entry in result if entry is not None and entry.value != "")
 
 
 def _is_set(container: Container, name: str) -> bool:
@@ -109,19 +109,19 @@ def chosen(clean: Container, plan: Plan, policy: Policy, *, kept: tuple[str, ...
     told: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
     if hidden(clean, policy) and not shim:
         return Variables(references=told, literals={}, withheld=(_HIDDEN,))
-    found = _literals(clean, plan, policy)
+    result = _literals(clean, plan, policy)
     if hidden(clean, policy):
-        completed = {**found.values, **found.added}
-        return Variables(references=told, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
+        completed = {**result.values, **result.added}
+        return Variables(references=told, literals={}, completed=completed, kept=result.kept, withheld=(_COMPLETED,))
     # A name that no family has may be a secret's in what envFrom brings: it is set only where a process lacks it.
-    behind = _own(policy) & found.values.keys() if clean.env_from else frozenset()
-    absent = {name: found.values[name] for name in found.values if name in behind and name not in clean.env}
-    withheld = (*((_ADDED,) if found.added else ()), *((_HIDDEN_OWN,) if absent else ()))
+    behind = _own(policy) & result.values.keys() if clean.env_from else frozenset()
+    absent = {name: result.values[name] for name in result.values if name in behind and name not in clean.env}
+    withheld = (*((_ADDED,) if result.added else ()), *((_HIDDEN_OWN,) if absent else ()))
     return Variables(
         references={**told, **_references(clean, plan, kept, policy)},
-        literals={name: value for name, value in found.values.items() if name not in behind},
-        completed={**absent, **found.added} if shim else {},
-        kept=found.kept + tuple(sorted(behind & clean.env.keys())),
+        literals={name: value for name, value in result.values.items() if name not in behind},
+        completed={**absent, **result.added} if shim else {},
+        kept=result.kept + tuple(sorted(behind & clean.env.keys())),
         withheld=() if shim else withheld,
     )
 
@@ -133,16 +133,16 @@ def _own(policy: Policy) -> frozenset[str]:
 
 def _references(clean: Container, planned: Plan, kept: tuple[str, ...], policy: Policy) -> dict[str, str]:
     """Count variable -> the prefix of the annotation that it reads."""
-    found = {}
+    result = {}
     if "onnxruntime" in policy.runtimes:
-        found = {name: COUNTS[name][0] for name in (env.ORT_INTRA, env.ORT_INTER) if name not in kept}
+        result = {name: COUNTS[name][0] for name in (env.ORT_INTRA, env.ORT_INTER) if name not in kept}
     if planned.omp is not None:
-        found[env.OMP] = env.OMP_THREADS_PREFIX
+        result[env.OMP] = env.OMP_THREADS_PREFIX
     # It would beat an `export OMP_NUM_THREADS=1` in the entrypoint, and torchrun's and joblib's own choice.
     sets_omp = env.OMP in kept or _sets_omp(clean, planned, policy)
     if planned.blas is not None and planned.blas != planned.omp and not sets_omp:
-        found[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
-    return found
+        result[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
+    return result
 
 
 def _sets_omp(clean: Container, planned: Plan, policy: Policy) -> bool:
@@ -161,7 +161,7 @@ def _literals(clean: Container, plan: Plan, policy: Policy) -> Literals:
     return literals(plan, policy, sets={entry.name: entry.value for entry in entries if entry is not None})
 
 
-def edits(clean: Container, found: Variables, *, agent: str = "") -> Edits:
+def edits(clean: Container, result: Variables, *, agent: str = "") -> Edits:
     """All changes of the container's environment.
 
     `agent` is what the shim is to tell, "" for nobody.
@@ -170,9 +170,9 @@ def edits(clean: Container, found: Variables, *, agent: str = "") -> Edits:
     go.
     """
     told = {env.AGENT: agent} if agent else {}
-    entries: list[Entry] = [_reference(name, prefix + clean.name) for name, prefix in found.references.items()]
-    entries.extend(_listing(clean, {**found.literals, **told}, found.completed))
-    entries.extend(_literal(name, value) for name, value in found.literals.items())
+    entries: list[Entry] = [_reference(name, prefix + clean.name) for name, prefix in result.references.items()]
+    entries.extend(_listing(clean, {**result.literals, **told}, result.completed))
+    entries.extend(_literal(name, value) for name, value in result.literals.items())
     entries.extend(_literal(name, value) for name, value in told.items())
     replaced: dict[int, Entry | None] = {}
     appended: list[Entry] = []
@@ -203,7 +203,7 @@ def _listing(container: Container, literals: Mapping[str, str], completed: Mappi
 
     It has the literals, and what the shim completes in a process; `NAME#` is one that stood there empty before.
     """
-    found = [f"{name}={value}" for name, value in (*literals.items(), *completed.items())]
+    result = [f"{name}={value}" for name, value in (*literals.items(), *completed.items())]
     before = {name: container.effective(name) for name in literals} if container.env else {}
-    found.extend(f"{name}#" for name, entry in before.items() if entry is not None and entry.value == "")
-    return [_literal(env.LITERALS, ";".join(found))] if found else []
+    result.extend(f"{name}#" for name, entry in before.items() if entry is not None and entry.value == "")
+    return [_literal(env.LITERALS, ";".join(result))] if result else []

@@ -59,9 +59,9 @@ def workers(container: Container) -> tuple[int, str]:
     for place, word in enumerate(found_words):
         flags = _FLAGS.get(word.rpartition("/")[2])
         if flags is not None:
-            found = _flagged(found_words[place + 1 :], flags)
-            if found is not None:
-                return found, f"{word.rpartition('/')[2]} --workers"
+            result = _flagged(found_words[place + 1 :], flags)
+            if result is not None:
+                return result, f"{word.rpartition('/')[2]} --workers"
     return _from_variables(container)
 
 
@@ -70,9 +70,9 @@ def _from_variables(container: Container) -> tuple[int, str]:
         return 1, ""
     arguments = container.effective(_GUNICORN_ARGUMENTS)
     if arguments is not None and arguments.value:
-        found = _flagged(arguments.value[:MAX_ARGUMENT].split(), _FLAGS["gunicorn"])
-        if found is not None:
-            return found, _GUNICORN_ARGUMENTS
+        result = _flagged(arguments.value[:MAX_ARGUMENT].split(), _FLAGS["gunicorn"])
+        if result is not None:
+            return result, _GUNICORN_ARGUMENTS
     for name in OF_PROCESSES:
         entry = container.effective(name)
         count = _count(entry.value) if entry is not None and entry.value is not None else None
@@ -83,7 +83,7 @@ def _from_variables(container: Container) -> tuple[int, str]:
 
 def _flagged(words: Sequence[str], flags: tuple[str, ...]) -> int | None:
     """The number that follows one of the flags, as "-w 4", "-w4" or "--workers=4"; the last one, as in argparse."""
-    found = None
+    result = None
     for place, word in enumerate(words):
         for flag in flags:
             if word == flag:
@@ -94,8 +94,8 @@ def _flagged(words: Sequence[str], flags: tuple[str, ...]) -> int | None:
                 value = word[len(flag) :]
             else:
                 continue
-            found = _count(value.strip("\"'")) or found
-    return found
+            result = _count(value.strip("\"'")) or result
+    return result
 
 
 def _count(text: str) -> int | None:

@@ -145,8 +145,8 @@ def stopped(tuning: TuningObject | None, inputs: TuningInputs) -> JobChanges:
     classes = []
     if tuning is not None:
         for one in inputs.known:
-            found = _concluded_by_nodes(one.title, _ended(one.nodes), tuning.nodes_per_class)
-            classes.append(found if found.verdict else replace(found, message="see condition Accepted"))
+            result = _concluded_by_nodes(one.title, _ended(one.nodes), tuning.nodes_per_class)
+            classes.append(result if result.verdict else replace(result, message="see condition Accepted"))
     return JobChanges(classes=tuple(classes), stop=_stops(inputs.runs, lambda _: "the tuning can't be carried out"))
 
 
@@ -221,11 +221,11 @@ def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord
 
 def _with_verdict(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], needed: int) -> ClassRecord:
     """The class with its verdict, or with the nodes that it takes next."""
-    found = _concluded_by_nodes(title, nodes, needed)
+    result = _concluded_by_nodes(title, nodes, needed)
     alive = [one for one in nodes if one.state is not NodeState.FAILED]
     measured = [one for one in alive if one.outcome is not None]
-    if found.verdict is not None or alive[:1] != measured[:1]:
-        return found  # without a verdict the first one searches
+    if result.verdict is not None or alive[:1] != measured[:1]:
+        return result  # without a verdict the first one searches
     free = [name for name in places if all(one.name != name for one in nodes)]
     missing = needed - len(alive)
     if missing > len(free):
@@ -233,28 +233,28 @@ def _with_verdict(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[st
         there = f"{count} of the {needed} nodes that nodeClasses.nodesPerClass asks for can be measured"
         failed = [f"{one.name} failed: {one.message}" for one in nodes if one.state is NodeState.FAILED]
         if failed:
-            ended = _concluded(found, measured, Verdict.INCONCLUSIVE)
+            ended = _concluded(result, measured, Verdict.INCONCLUSIVE)
             return replace(ended, message="; ".join((there, *failed)))
-        return replace(found, message=f"{there}; it waits for more, or for a smaller nodesPerClass")
+        return replace(result, message=f"{there}; it waits for more, or for a smaller nodesPerClass")
     more = free[: max(0, missing) if measured else 1]
-    return replace(found, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
+    return replace(result, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
 
 
 def _concluded_by_nodes(title: str, nodes: tuple[NodeRecord, ...], needed: int) -> ClassRecord:
     """The class with the verdict that its nodes come to, whatever other nodes there are; None: more are needed."""
-    found = ClassRecord(title=title, nodes=nodes)
+    result = ClassRecord(title=title, nodes=nodes)
     failed = [one for one in nodes if one.state is NodeState.FAILED]
     alive = [one for one in nodes if one.state is not NodeState.FAILED]
     measured = [one for one in alive if one.outcome is not None]
     if alive[:1] != measured[:1]:
-        return found
+        return result
     verdict = _verdict(measured, needed) if measured else None
     if verdict is not None:
-        return _concluded(found, measured, verdict)
+        return _concluded(result, measured, verdict)
     if len(failed) >= MOST_FAILED:
         why = "; ".join(f"{one.name}: {one.message}" for one in failed)
-        return replace(_concluded(found, measured, Verdict.INCONCLUSIVE), message=f"{len(failed)} nodes failed: {why}")
-    return found
+        return replace(_concluded(result, measured, Verdict.INCONCLUSIVE), message=f"{len(failed)} nodes failed: {why}")
+    return result
 
 
 def _verdict(measured: Sequence[NodeRecord], needed: int) -> Verdict | None:
@@ -270,11 +270,11 @@ def _verdict(measured: Sequence[NodeRecord], needed: int) -> Verdict | None:
 
 def _dissent(first: NodeRecord, other: NodeRecord) -> str:
     """What keeps a node from agreeing with what another has found, in words; "" where it agrees."""
-    found, tried = first.outcome, other.outcome
-    assert found is not None, "only measured nodes are compared"
+    result, tried = first.outcome, other.outcome
+    assert result is not None, "only measured nodes are compared"
     assert tried is not None, "only measured nodes are compared"
-    differs = mismatch(found.key, tried.key)
-    if not (found.key.image and tried.key.image) and first.image != other.image:
+    differs = mismatch(result.key, tried.key)
+    if not (result.key.image and tried.key.image) and first.image != other.image:
         # Without both digests the names are all that tells.
         differs = "; ".join(filter(None, (f"the image is {other.image}, it was tuned for {first.image}", differs)))
     if differs:
@@ -282,14 +282,14 @@ def _dissent(first: NodeRecord, other: NodeRecord) -> str:
     return "" if tried.verdict is Verdict.BETTER else f"did not find it better ({tried.verdict})"
 
 
-def _concluded(found: ClassRecord, measured: Sequence[NodeRecord], verdict: Verdict) -> ClassRecord:
+def _concluded(result: ClassRecord, measured: Sequence[NodeRecord], verdict: Verdict) -> ClassRecord:
     """The class with a verdict; of its nodes those that came to an end."""
     decided_by, message = next(iter(measured), None), ""
     if verdict is Verdict.BETTER:
         decided_by = min(measured, key=_improved_percent)
     elif verdict is Verdict.INCONCLUSIVE and decided_by is not None:
         message = _why_inconclusive(measured)
-    return replace(found, nodes=_ended(found.nodes), verdict=verdict, decided_by=decided_by, message=message)
+    return replace(result, nodes=_ended(result.nodes), verdict=verdict, decided_by=decided_by, message=message)
 
 
 def _ended(nodes: Iterable[NodeRecord]) -> tuple[NodeRecord, ...]:
@@ -301,8 +301,8 @@ def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
     first, *others = measured
     assert first.outcome is not None, "only measured nodes are judged"
     if first.outcome.verdict is not Verdict.BETTER:
-        found = first.outcome
-        better = f"whether {found.winner.title} is better than the plan ({signed(found.gain)})" if found.gain else ""
+        result = first.outcome
+        better = f"whether {result.winner.title} is better than the plan ({signed(result.gain)})" if result.gain else ""
         return f"the budget ended before it was certain {better or 'what is better'}; raise budget.minutes"
     dissents = [f"{other.name} {why}" for other in others if (why := _dissent(first, other))]
     return f"{first.name} found {first.outcome.winner.title} to be better than the plan, {'; '.join(dissents)}"
@@ -324,7 +324,7 @@ def _started(
     active = [run.job.node for run in inputs.runs if run.state.is_active and not _is_lost(run.job.node, inputs)]
     ending = {run.job.node: run.job.name for run in inputs.runs if run.state is State.ENDING}
     slots = tuning.parallelism - len(active)
-    found: list[ClassRecord] = []
+    result: list[ClassRecord] = []
     start: list[Start] = []
     for one in classes:
         searched = next((node for node in one.nodes if node.state is not NodeState.FAILED), None)
@@ -342,8 +342,8 @@ def _started(
                 start.append(Start(node=node.name, attempt=node.tries + 1, winner=winner))
                 node = replace(node, message=inputs.refused.get(node.name, node.message))  # noqa: PLW2901
             nodes.append(node)
-        found.append(replace(one, nodes=tuple(nodes)))
-    return found, start
+        result.append(replace(one, nodes=tuple(nodes)))
+    return result, start
 
 
 def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], inputs: TuningInputs) -> float | None:

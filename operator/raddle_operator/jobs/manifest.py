@@ -196,8 +196,8 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     if server is not None and server.config_map:
         items = [{"key": server.key, "path": server.key}]
         # Where it is missing the tuner says so, instead of a pod that never starts.
-        found = {"name": server.config_map, "items": items, "optional": True}
-        spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": found})
+        result = {"name": server.config_map, "items": items, "optional": True}
+        spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": result})
         tuner["volumeMounts"].append({"name": _REQUEST_VOLUME, "mountPath": REQUEST_FOLDER, "readOnly": True})
     return spec
 
@@ -206,8 +206,8 @@ def _tuners_security(template: Template) -> dict[str, Any]:
     """The tuner's security context. It has the measured container's user, else the pod's, else its image's: no root."""
     theirs = template.container.get("securityContext") or {}
     user = theirs.get("runAsUser", (template.spec.get("securityContext") or {}).get("runAsUser"))
-    found = {"seccompProfile": {"type": "RuntimeDefault"}, **_narrow(theirs)}
-    return found if user == 0 else {**found, "runAsNonRoot": True}
+    result = {"seccompProfile": {"type": "RuntimeDefault"}, **_narrow(theirs)}
+    return result if user == 0 else {**result, "runAsNonRoot": True}
 
 
 def _narrow(theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,8 +252,8 @@ def _mounted(container: Mapping[str, Any]) -> set[str]:
 def _writable(template: Template) -> set[str]:
     """The volumes of which this pod has one of its own, and which go with it: nothing of the workload's is written."""
     own = ("emptyDir", "ephemeral")
-    found = {one["name"] for one in template.spec.get("volumes") or () if any(kind in one for kind in own)}
-    return found | template.claims
+    result = {one["name"] for one in template.spec.get("volumes") or () if any(kind in one for kind in own)}
+    return result | template.claims
 
 
 def _fillers(template: Template) -> Iterator[dict[str, Any]]:

@@ -65,7 +65,7 @@ def places(
     selector: Selector, pod_spec: Mapping[str, Any], nodes: Mapping[str, Node], classes: Mapping[str, NodeClass]
 ) -> Places:
     """The nodes that the selector and the template's own wishes leave. `classes` are those of known topologies."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     left_out: dict[str, str] = {}
     for name, node in sorted(nodes.items()):
         if not selector.matches(node.labels):
@@ -76,8 +76,8 @@ def places(
         if why:
             left_out[name] = why
         else:
-            found.setdefault(classes[name].title[:_MOST_TITLE], []).append(name)
-    return Places(classes={title: tuple(names) for title, names in sorted(found.items())}, left_out=left_out)
+            result.setdefault(classes[name].title[:_MOST_TITLE], []).append(name)
+    return Places(classes={title: tuple(names) for title, names in sorted(result.items())}, left_out=left_out)
 
 
 def is_lost(node: Node | None, now_s: float) -> bool:

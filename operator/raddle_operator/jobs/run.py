@@ -214,18 +214,18 @@ def run_of(job: Job, pod: Pod | None) -> Run:
 def _ended(run: Run, pod: Pod, said: str) -> Run:
     """The run whose tuner has ended."""
     try:
-        found = summary.from_text(said)
+        result = summary.from_text(said)
     except DocumentError:
-        found = None
-    if isinstance(found, Summary):
+        result = None
+    if isinstance(result, Summary):
         # The tuner sees the image's name only.
-        known = found if found.key.image else replace(found, key=replace(found.key, image=pod.digest))
+        known = result if result.key.image else replace(result, key=replace(result.key, image=pod.digest))
         return replace(run, state=State.MEASURED, outcome=known, image=pod.image)
     if run.job.failed == _DEADLINE:
         return _too_slow(run)
     if pod.disrupted or pod.deleting:
         return replace(run, state=State.DISRUPTED, message=pod.disrupted or "its pod was deleted")
-    message = "" if found is None else found.error
+    message = "" if result is None else result.error
     if pod.killed or pod.ended.startswith(_OUT_OF_MEMORY):
         killed = pod.killed or (
             f"{_OUT_OF_MEMORY}: the tuner, not the measured container, needs more memory than it may have, as for a "
@@ -258,13 +258,13 @@ def _owner(metadata: Mapping[str, Any]) -> str:
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    found = (as_object(one, "status.conditions") for one in sequence(status, "conditions", "status"))
-    return next((one for one in found if one.get("type") == kind), {})
+    result = (as_object(one, "status.conditions") for one in sequence(status, "conditions", "status"))
+    return next((one for one in result if one.get("type") == kind), {})
 
 
 def _container(status: Mapping[str, Any], field: str, name: str) -> Mapping[str, Any]:
-    found = (as_object(one, f"status.{field}") for one in sequence(status, field, "status"))
-    return next((one for one in found if one.get("name") == name), {})
+    result = (as_object(one, f"status.{field}") for one in sequence(status, field, "status"))
+    return next((one for one in result if one.get("name") == name), {})
 
 
 def _killed(measured: Mapping[str, Any]) -> str:
@@ -293,9 +293,9 @@ def _waiting(status: Mapping[str, Any]) -> tuple[str, bool]:
     for field in ("initContainerStatuses", "containerStatuses"):
         for one in sequence(status, field, "status"):
             container = as_object(one, f"status.{field}")
-            found, never = _held_up(container, failed=status.get("phase") == "Failed")
-            if found:
-                return f"{container.get('name')}: {found}", never
+            result, never = _held_up(container, failed=status.get("phase") == "Failed")
+            if result:
+                return f"{container.get('name')}: {result}", never
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         return _said(str(scheduled.get("reason") or "Unschedulable"), str(scheduled.get("message") or "")), False

@@ -67,8 +67,8 @@ def taken_until_s(job: Job, status: Mapping[str, Any], tuning: TuningObject | No
 
 
 def _nodes(one: Mapping[str, Any]) -> Iterator[NodeRecord]:
-    for found in sequence(one, "nodes", "status.classes"):
-        node = as_object(found, "status.classes.nodes")
+    for item in sequence(one, "nodes", "status.classes"):
+        node = as_object(item, "status.classes.nodes")
         outcome = _outcome(text(node, "outcome", "status.classes.nodes"))
         state = node.get("state")
         if state not in list(NodeState) or (state == NodeState.MEASURED and outcome is None):
@@ -85,10 +85,10 @@ def _nodes(one: Mapping[str, Any]) -> Iterator[NodeRecord]:
 
 def _outcome(said: str) -> Summary | None:
     try:
-        found = summary.from_text(said)
+        result = summary.from_text(said)
     except DocumentError:
         return None
-    return found if isinstance(found, Summary) else None
+    return result if isinstance(result, Summary) else None
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def tuning_status(
     if classes and None not in verdicts:
         status["verdict"] = str(classes[0].verdict) if len(verdicts) == 1 else MIXED
     if better := list(_better(classes)):
-        status["gain"] = _gained(min(better, key=lambda found: phrases.improved_percent(found.figure, found.gain)))
+        status["gain"] = _gained(min(better, key=lambda result: phrases.improved_percent(result.figure, result.gain)))
     return status
 
 
@@ -133,17 +133,17 @@ def _gained(better: Summary) -> str:
 
 
 def _class(one: ClassRecord) -> dict[str, Any]:
-    found: dict[str, Any] = {"nodeClass": one.title, "nodes": [_node(node) for node in one.nodes]}
-    found["message"] = _said(one)[:_MESSAGE_CHARACTERS]
+    result: dict[str, Any] = {"nodeClass": one.title, "nodes": [_node(node) for node in one.nodes]}
+    result["message"] = _said(one)[:_MESSAGE_CHARACTERS]
     outcomes = [node.outcome for node in one.nodes if node.outcome is not None]
     if outcomes:
-        found["trials"] = sum(outcome.trials for outcome in outcomes)
+        result["trials"] = sum(outcome.trials for outcome in outcomes)
     decided = one.decided_by.outcome if one.decided_by is not None else None
     if one.verdict is not None:
-        found["verdict"] = str(one.verdict)
+        result["verdict"] = str(one.verdict)
     if one.decided_by is None or decided is None:
-        return found
-    found |= {
+        return result
+    result |= {
         "decidedBy": one.decided_by.name,
         "figure": decided.figure,
         "noisePercent": decided.noise_percent,
@@ -154,19 +154,19 @@ def _class(one: ClassRecord) -> dict[str, Any]:
     }
     # Of a winner that is better by the bound alone the figure may even be worse.
     if decided.gain is not None and phrases.improved_percent(decided.figure, decided.gain):
-        found["gain"] = {"percent": decided.gain.percent, "low": decided.gain.low, "high": decided.gain.high}
-    return found
+        result["gain"] = {"percent": decided.gain.percent, "low": decided.gain.low, "high": decided.gain.high}
+    return result
 
 
 def _node(node: NodeRecord) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": node.name, "state": str(node.state), "tries": node.tries}
+    result: dict[str, Any] = {"name": node.name, "state": str(node.state), "tries": node.tries}
     if node.outcome is not None:
-        found["outcome"] = summary.to_text(node.outcome)
+        result["outcome"] = summary.to_text(node.outcome)
     if node.image:
-        found["image"] = node.image[:_MESSAGE_CHARACTERS]
+        result["image"] = node.image[:_MESSAGE_CHARACTERS]
     if node.message:
-        found["message"] = node.message[:_MESSAGE_CHARACTERS]
-    return found
+        result["message"] = node.message[:_MESSAGE_CHARACTERS]
+    return result
 
 
 def _settings(candidate: Candidate) -> list[dict[str, str]]:
@@ -291,10 +291,10 @@ def _said(one: ClassRecord) -> str:
     return "no setting is better than the plan"
 
 
-def _instead(found: Summary) -> str:
+def _instead(result: Summary) -> str:
     """What the plan has in the place of the winner's settings; "" where that is not known."""
-    won = dict(found.winner.settings)
-    planned = Candidate(tuple(pair for pair in found.planned.settings if won.get(pair[0], pair[1]) != pair[1]))
+    won = dict(result.winner.settings)
+    planned = Candidate(tuple(pair for pair in result.planned.settings if won.get(pair[0], pair[1]) != pair[1]))
     return f" (the plan has {planned.title})" if planned.settings else ""
 
 

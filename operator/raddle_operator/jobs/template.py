@@ -101,11 +101,11 @@ def _template(
 def _container(pod_spec: Mapping[str, Any], wanted: str, named: str) -> Mapping[str, Any]:
     """The container of this name; "" is the first."""
     path = "spec.template.spec.containers"
-    found = [as_object(one, path) for one in sequence(pod_spec, "containers", "spec.template.spec")]
-    for container in found:
+    result = [as_object(one, path) for one in sequence(pod_spec, "containers", "spec.template.spec")]
+    for container in result:
         if wanted in ("", container.get("name")):
             return container
-    names = ", ".join(text(one, "name", path) for one in found)
+    names = ", ".join(text(one, "name", path) for one in result)
     raise RefusedError(
         "ContainerNotFound", f"{named} has no container {wanted}, but {names}; correct spec.workload.container"
     )

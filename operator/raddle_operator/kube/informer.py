@@ -195,7 +195,7 @@ class Informer(Generic[T]):
         )
 
     async def _list(self) -> None:
-        found: dict[Key, T] = {}
+        result: dict[Key, T] = {}
         version = ""
         self._relist_wanted.clear()
         pages = self._pages(chunk_size=self._chunk_size)
@@ -205,10 +205,10 @@ class Informer(Generic[T]):
                 for obj in page.items:
                     value = self._transformed(obj)
                     if value is not None:
-                        found[key_of(obj)] = value
+                        result[key_of(obj)] = value
                 await asyncio.sleep(0)  # a chunk is some milliseconds of work: let requests through
         self._note_rewind(version)
-        self._replace(found)
+        self._replace(result)
         self._version = version
         self._listed_at_s = self._heard_at_s = time.monotonic()
         self._said = ""
@@ -275,12 +275,12 @@ class Informer(Generic[T]):
             log.exception("%s %s can't be read and is left out", self.resource.kind, "/".join(key_of(obj)))
             return None
 
-    def _replace(self, found: dict[Key, T]) -> None:
-        """Makes the store equal to ``found`` in one step, then reports each difference."""
+    def _replace(self, result: dict[Key, T]) -> None:
+        """Makes the store equal to ``result`` in one step, then reports each difference."""
         changes: list[tuple[Key, T | None, T | None]] = [
-            (key, old, None) for key, old in self._objects.items() if key not in found
+            (key, old, None) for key, old in self._objects.items() if key not in result
         ]
-        changes += [(key, self._objects.get(key), new) for key, new in found.items()]
+        changes += [(key, self._objects.get(key), new) for key, new in result.items()]
         for key, _, new in changes:
             self._put(key, new)
         for key, old, new in changes:

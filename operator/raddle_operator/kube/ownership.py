@@ -27,9 +27,9 @@ def account(kube: Kube, namespace: str, name: str) -> Owners:
 
     async def owners() -> list[Object]:
         try:
-            found = await kube.get(SERVICE_ACCOUNTS, name, namespace)
+            result = await kube.get(SERVICE_ACCOUNTS, name, namespace)
         except (NotFound, Forbidden):
             return []
-        return [{"apiVersion": "v1", "kind": "ServiceAccount", "name": name, "uid": found["metadata"]["uid"]}]
+        return [{"apiVersion": "v1", "kind": "ServiceAccount", "name": name, "uid": result["metadata"]["uid"]}]
 
     return owners

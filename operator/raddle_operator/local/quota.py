@@ -126,10 +126,10 @@ def limited(quota_cpus: float | None, *, requested_cpus: float | None = None) ->
 def group_of(pid: int) -> Group | None:
     """The group that a process is in; None where that is this process's own, or not to be seen."""
     try:
-        own, found = _own_group("self"), _own_group(str(pid))
+        own, result = _own_group("self"), _own_group(str(pid))
     except OSError:
         return None
-    return found if found != own and found.paths and (found.paths[0] / "cpu.stat").exists() else None
+    return result if result != own and result.paths and (result.paths[0] / "cpu.stat").exists() else None
 
 
 def _own_group(process: str) -> Group:

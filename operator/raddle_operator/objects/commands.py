@@ -40,15 +40,15 @@ _MAX_PROGRAMS: Final = 64
 
 def words(arguments: Sequence[str]) -> list[str]:
     """All words of a container's command and arguments."""
-    found: list[str] = []
+    result: list[str] = []
     for argument in arguments[:MAX_WORDS]:
         if " " in argument or "\n" in argument:
-            found += argument[:MAX_ARGUMENT].split()
+            result += argument[:MAX_ARGUMENT].split()
         else:
-            found.append(argument)
-        if len(found) >= MAX_WORDS:
+            result.append(argument)
+        if len(result) >= MAX_WORDS:
             break
-    return found[:MAX_WORDS]
+    return result[:MAX_WORDS]
 
 
 def programs(arguments: Sequence[str]) -> frozenset[str]:

@@ -88,14 +88,14 @@ def _duration(time_us: int) -> str:
 
 def read(parent: Any) -> ObservedLoad | None:
     """The `load` of a status or of a part of one; None where there is none, or one that can't be read."""
-    found = parent.get("load") if isinstance(parent, Mapping) else None
-    if not isinstance(found, Mapping):
+    result = parent.get("load") if isinstance(parent, Mapping) else None
+    if not isinstance(result, Mapping):
         return None
     try:
         return ObservedLoad(
-            run_time_us=_RUN_TIME.read("runTime", found.get("runTime"), _RUN_TIME.allowed),
-            request_rate=_RATE.read("requestsPerSecond", found.get("requestsPerSecond"), _RATE.allowed),
-            containers=read_count("containers", found.get("containers"), (1, _MOST_CONTAINERS)),
+            run_time_us=_RUN_TIME.read("runTime", result.get("runTime"), _RUN_TIME.allowed),
+            request_rate=_RATE.read("requestsPerSecond", result.get("requestsPerSecond"), _RATE.allowed),
+            containers=read_count("containers", result.get("containers"), (1, _MOST_CONTAINERS)),
         )
     except PolicyError:
         return None

@@ -1,6 +1,6 @@
 """What runs on a node, as its agent tells it: governed containers, their processes, and these threads by pool.
 
-A report is of one window between two looks. Absent (None) means that the agent's level may not see it. Arguments of
+A report is of one window between two samples. Absent (None) means that the agent's level may not see it. Arguments of
 processes are never in it: they hold secrets.
 """
 
@@ -149,9 +149,9 @@ def to_document(report: NodeReport) -> dict[str, Any]:
 
 def as_document(part: NodeReport | Container | Finding) -> dict[str, Any]:
     """A report or a part of one, written in the same way."""
-    found = _document(part)
-    assert isinstance(found, dict)  # a dataclass makes one
-    return found
+    result = _document(part)
+    assert isinstance(result, dict)  # a dataclass makes one
+    return result
 
 
 def _document(value: Any) -> Any:
@@ -214,8 +214,8 @@ def _container(one: Mapping[str, Any], path: str) -> Container:
         planned_threads=_count(one, "plannedThreads", path),
         effective_threads=_count(one, "effectiveThreads", path),
         process_count=_count(one, "processCount", path),
-        processes=tuple(_process(found, at) for found, at in _objects(one, "processes", path)),
-        findings=tuple(_finding(found, at) for found, at in _objects(one, "findings", path)),
+        processes=tuple(_process(item, at) for item, at in _objects(one, "processes", path)),
+        findings=tuple(_finding(item, at) for item, at in _objects(one, "findings", path)),
     )
 
 
@@ -226,8 +226,8 @@ def _process(one: Mapping[str, Any], path: str) -> Process:
         command=reading.text(one, "command", path),
         threads=_count(one, "threads", path) or 0,
         runtimes=reading.texts(one, "runtimes", path) if "runtimes" in one else None,
-        pools=tuple(_pool(found, at) for found, at in _objects(one, "pools", path)),
-        sessions=None if sessions is None else tuple(_session(found, at) for found, at in sessions),
+        pools=tuple(_pool(item, at) for item, at in _objects(one, "pools", path)),
+        sessions=None if sessions is None else tuple(_session(item, at) for item, at in sessions),
         listened=one.get("listened") is True,
         memory_numa_mib=_numbered(one, "memoryNumaMib", path),
     )
@@ -294,11 +294,11 @@ def _count(parent: Mapping[str, Any], key: str, path: str) -> int | None:
 
 
 def _numbered(parent: Mapping[str, Any], key: str, path: str) -> Mapping[int, int]:
-    found = reading.mapping(parent, key, path)
+    result = reading.mapping(parent, key, path)
     at = f"{path}.{key}" if path else key
-    if wrong := next((name for name in found if not name.isdecimal()), None):
+    if wrong := next((name for name in result if not name.isdecimal()), None):
         raise SpecError(at, f"has {wrong[:40]!r}, must have whole numbers for names")
-    return {int(name): _count(found, name, at) or 0 for name in found}
+    return {int(name): _count(result, name, at) or 0 for name in result}
 
 
 def _text_or_none(parent: Mapping[str, Any], key: str, path: str) -> str | None:

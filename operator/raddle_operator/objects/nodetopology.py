@@ -15,7 +15,7 @@ from typing import Any
 from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, CoreType, Group, Machine, NUMANode, threads_per_core
 from raddle.machine.document import core_type_object, kubelet_object, read_kubelet
-from raddle.machine.fields import DocumentError, Fields, Within
+from raddle.machine.fields import CPUGroupReader, DocumentError, Fields
 
 API_VERSION = "raddle.dev/v1alpha1"
 KIND = "NodeCPUTopology"
@@ -67,20 +67,20 @@ def to_spec(machine: Machine) -> dict[str, Any]:
 
 
 def _die(machine: Machine, die: Group) -> dict[str, Any]:
-    found: dict[str, Any] = {"dieID": die.id, "cpus": cpuset.format_list(die.cpus)}
+    result: dict[str, Any] = {"dieID": die.id, "cpus": cpuset.format_list(die.cpus)}
     for socket in machine.sockets:
         if die.cpus and not die.cpus & ~socket.cpus:
-            found["socketID"] = socket.id
-    return found
+            result["socketID"] = socket.id
+    return result
 
 
 def _numa_node(node: NUMANode) -> dict[str, Any]:
-    found: dict[str, Any] = {"numaNodeID": node.id, "cpus": cpuset.format_list(node.cpus)}
+    result: dict[str, Any] = {"numaNodeID": node.id, "cpus": cpuset.format_list(node.cpus)}
     if node.memory_mib is not None:
-        found["memoryMiB"] = node.memory_mib
+        result["memoryMiB"] = node.memory_mib
     if node.distances:
-        found["distances"] = list(node.distances)
-    return found
+        result["distances"] = list(node.distances)
+    return result
 
 
 def _gpu(gpu: GPU) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _machine(fields: Fields) -> Machine:
     online = cpus.cpus("online")
     if not online:
         raise DocumentError(cpus.at("online"), "", "a CPU list with at least one CPU")
-    within = Within(online)
+    within = CPUGroupReader(online)
 
     def groups(key: str, id_key: str) -> tuple[Group, ...]:
         return tuple(Group(one.id(id_key), mask) for one, mask in within.objects(fields.children(key)))
@@ -150,13 +150,15 @@ def _machine(fields: Fields) -> Machine:
     )
 
 
-def with_stable_memory(found: Machine, before: Machine | None) -> Machine:
+def with_stable_memory(result: Machine, before: Machine | None) -> Machine:
     """The machine with the memory of each NUMA node as it was `before`, unless it differs by more than a part in 16.
 
     Where a hypervisor's balloon takes and gives memory, MemTotal is another at every look.
     """
     known = {node.id: node.memory_mib for node in before.numa_nodes} if before is not None else {}
-    return found._replace(numa_nodes=tuple(_with_stable_memory(node, known.get(node.id)) for node in found.numa_nodes))
+    return result._replace(
+        numa_nodes=tuple(_with_stable_memory(node, known.get(node.id)) for node in result.numa_nodes)
+    )
 
 
 def _with_stable_memory(node: NUMANode, before_mib: int | None) -> NUMANode:

@@ -237,11 +237,11 @@ def _source(source: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _mounts(found: Sequence[Any], path: str, field: str, key: str) -> tuple[Mount, ...]:
-    if not found:
+def _mounts(result: Sequence[Any], path: str, field: str, key: str) -> tuple[Mount, ...]:
+    if not result:
         return ()
     path = f"{path}.{field}[{{}}]"
-    return tuple(_mount(raw, path.format(place), place, key) for place, raw in enumerate(found))
+    return tuple(_mount(raw, path.format(place), place, key) for place, raw in enumerate(result))
 
 
 def _mount(raw: Any, path: str, place: int, key: str) -> Mount:
@@ -250,10 +250,10 @@ def _mount(raw: Any, path: str, place: int, key: str) -> Mount:
 
 
 def _volumes(spec: Mapping[str, Any]) -> tuple[Volume, ...]:
-    found = sequence(spec, "volumes", "spec")
+    result = sequence(spec, "volumes", "spec")
     return tuple(
         Volume(index, text(as_object(raw, "spec.volumes"), "name", "spec.volumes"), raw)
-        for index, raw in enumerate(found)
+        for index, raw in enumerate(result)
     )
 
 
@@ -283,8 +283,8 @@ def _required(spec: Mapping[str, Any], requirements: str, key: str) -> str:
     affinity = mapping(mapping(spec, "affinity", "spec"), "nodeAffinity", path)
     required = mapping(affinity, "requiredDuringSchedulingIgnoredDuringExecution", path)
     terms = sequence(required, "nodeSelectorTerms", path)
-    found = {_value_of_term(as_object(term, path), requirements, key) for term in terms}
-    return found.pop() if len(found) == 1 else ""
+    result = {_value_of_term(as_object(term, path), requirements, key) for term in terms}
+    return result.pop() if len(result) == 1 else ""
 
 
 def _value_of_term(term: Mapping[str, Any], requirements: str, key: str) -> str:

@@ -34,33 +34,33 @@ class SkipReason(StrEnum):
     NO_POLICY = ("NoPolicy", "no policy selects the pod", "compare `podSelector` and the pod's labels")
     POLICY_NOT_FOUND = (
         "PolicyNotFound",
-        "the pod's label `raddle.dev/policy` names a policy that is not there, or that does not select it",
+        "the pod's label `raddle.dev/policy` names a policy that does not exist, or that does not select the pod",
         "correct the label; there is no fallback",
     )
     CONFLICT = (
         "Conflict",
-        "another policy of the same rank and priority is older and governs",
+        "an older policy of the same rank and priority takes precedence",
         "give one of them a higher `priority`, or narrower selectors",
     )
     TOO_MANY_POLICIES = (
         "TooManyPolicies",
-        "the namespace has more policies than are evaluated",
+        "the namespace has more policies than Raddle evaluates",
         "remove some; the oldest 100 count",
     )
     MIRROR_POD = (
         "MirrorPod",
-        "a static pod's picture in the API server",
-        "nothing: changing it changes nothing that runs",
+        "the API server's copy of a static pod",
+        "none: changes to a mirror pod do not affect the running pod",
     )
-    WINDOWS_POD = ("WindowsPod", "Raddle plans for Linux", "nothing")
+    WINDOWS_POD = ("WindowsPod", "Raddle supports only Linux", "none")
     MANAGED_BY_SERVER = (
         "ManagedByServer",
-        "the server sizes its threads itself: `raddle presets` says which do",
+        "the server sets its own thread counts; `raddle presets` lists such servers",
         "nothing, or what the detail says; name the container in the policy's `containers` to plan it anyway",
     )
     NO_CPU_BOUND = (
         "NoCPUBound",
-        "no CPU limit and no known node: there is nothing to count with",
+        "no CPU limit and no known node: there is no CPU budget to plan with",
         "set a limit, or run the agents",
     )
     ANNOTATION_BUDGET = ("AnnotationBudget", "the pod's own annotations leave too little room", "shorten them")
@@ -109,19 +109,19 @@ class SkipReason(StrEnum):
             "the pod should have been given values, but was created before the policy, or while the webhook did not "
             "answer"
         ),
-        "roll it out again",
+        "restart the rollout",
     )
     OBSERVED = ("Observed", "the policy has `mode: Observe`", "set `mode: Initial`")
     MALFORMED = ("Malformed", "a field of the pod can't be read", "the detail names it")
     CACHES_NOT_READY = (
         "CachesNotReady",
-        "the webhook that was asked had not read the cluster yet",
-        "nothing, it lasts for seconds after its start; roll the pod out again",
+        "the webhook's caches were not synced yet",
+        "restart the rollout; caches sync within seconds of the webhook's start",
     )
     NAMESPACE_UNKNOWN = (
         "NamespaceUnknown",
-        "the namespace's labels could not be learnt in time",
-        "roll the pod out again; the detail says why",
+        "the namespace's labels could not be read in time",
+        "restart the rollout; the detail gives the cause",
     )
 
 

@@ -126,7 +126,7 @@ def from_document(document: Mapping[str, Any]) -> Running:
     """The summary that a document holds; unknown fields are ignored. Raises SpecError with the field's path."""
     policies = {}
     for one in _objects(document, "policies")[:MOST_POLICIES]:
-        causes = tuple((_cause(found), _count(found, "containers")) for found in _objects(one, "causes"))
+        causes = tuple((_cause(item), _count(item, "containers")) for item in _objects(one, "causes"))
         policies[_key(one)] = Counts(
             containers=_count(one, "containers"),
             drifted=_count(one, "drifted"),

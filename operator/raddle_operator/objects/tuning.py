@@ -141,32 +141,32 @@ def tuning_from_object(obj: Any) -> TuningObject:
 def _workload(spec: Mapping[str, Any]) -> Workload | None:
     if spec.get("workload") is None:
         return None
-    found, path = mapping(spec, "workload", "spec"), "spec.workload"
-    _word(found, "apiVersion", path, _API_VERSIONS)
+    result, path = mapping(spec, "workload", "spec"), "spec.workload"
+    _word(result, "apiVersion", path, _API_VERSIONS)
     return Workload(
-        kind=_word(found, "kind", path, WORKLOADS, required=True),
-        name=_required(found, "name", path),
-        container=text(found, "container", path),
+        kind=_word(result, "kind", path, WORKLOADS, required=True),
+        name=_required(result, "name", path),
+        container=text(result, "container", path),
     )
 
 
 def _server(spec: Mapping[str, Any]) -> Server | None:
     if spec.get("server") is None:
         return None
-    found, path = mapping(spec, "server", "spec"), "spec.server"
-    url = _required(found, "url", path)
+    result, path = mapping(spec, "server", "spec"), "spec.server"
+    url = _required(result, "url", path)
     host, slash, _ = url.removeprefix("http://").partition("/")
     name, colon, port = host.partition(":")
     if f"http://{name}" not in _LOCAL or not url.startswith("http://") or not slash or (colon and not port.isdecimal()):
         allowed = "http://localhost:PORT/PATH: the server answers in its own pod"
         raise SpecError(f"{path}.url", f"{url[:64]!r} is not allowed; it must be {allowed}")
-    request = mapping(found, "request", path)
+    request = mapping(result, "request", path)
     place, path = request.get("configMap"), f"{path}.request"
     if (request.get("body") is None) == (place is None):
         raise SpecError(path, "one of body and configMap must be set, not both")
     named = mapping(request, "configMap", path)
     return Server(
-        command=texts(found, "command", "spec.server"),
+        command=texts(result, "command", "spec.server"),
         url=url,
         content_type=text(request, "contentType", path) or "application/json",
         body=text(request, "body", path),
@@ -188,10 +188,10 @@ def _cpus(spec: Mapping[str, Any]) -> str:
 
 
 def _objective(spec: Mapping[str, Any]) -> tuple[str, float | None, float | None]:
-    found, path = mapping(spec, "objective", "spec"), "spec.objective"
-    kind = _word(found, "type", path, _OBJECTIVES, required=True)
-    rate = _read(kinds.read_rate, found, "requestsPerSecond", path, (0, _MAX_RATE))
-    p99_us = _read(kinds.read_duration_us, found, "p99", path, _P99_US)
+    result, path = mapping(spec, "objective", "spec"), "spec.objective"
+    kind = _word(result, "type", path, _OBJECTIVES, required=True)
+    rate = _read(kinds.read_rate, result, "requestsPerSecond", path, (0, _MAX_RATE))
+    p99_us = _read(kinds.read_duration_us, result, "p99", path, _P99_US)
     if kind != "Throughput" and rate is None:
         raise SpecError(f"{path}.requestsPerSecond", f"must be set: {kind} is measured at the rate that users send")
     if kind == "Throughput" and rate is not None:
@@ -207,8 +207,8 @@ def _selector(classes: Mapping[str, Any]) -> Selector:
 
 
 def _count(parent: Mapping[str, Any], key: str, path: str, allowed: tuple[int, int], default: int) -> int:
-    found = _read(kinds.read_count, parent, key, path, allowed)
-    return default if found is None else int(found)
+    result = _read(kinds.read_count, parent, key, path, allowed)
+    return default if result is None else int(result)
 
 
 def _read(
@@ -225,17 +225,17 @@ def _read(
 
 def _word(parent: Mapping[str, Any], key: str, path: str, allowed: tuple[str, ...], *, required: bool = False) -> str:
     """One of the words, "" where it is absent."""
-    found = _required(parent, key, path) if required else text(parent, key, path)
-    if found and found not in allowed:
-        raise SpecError(f"{path}.{key}", f"is {found[:64]!r}, must be one of {', '.join(allowed)}")
-    return found
+    result = _required(parent, key, path) if required else text(parent, key, path)
+    if result and result not in allowed:
+        raise SpecError(f"{path}.{key}", f"is {result[:64]!r}, must be one of {', '.join(allowed)}")
+    return result
 
 
 def _required(parent: Mapping[str, Any], key: str, path: str) -> str:
-    found = text(parent, key, path)
-    if not found:
+    result = text(parent, key, path)
+    if not result:
         raise SpecError(f"{path}.{key}", "must be set")
-    return found
+    return result
 
 
 # --- what was found -------------------------------------------------------------------------------------------------
@@ -269,24 +269,24 @@ def results_from_object(obj: Any) -> TuningResults:
     """
     obj = as_object(obj, "tuning")
     status, path = mapping(obj, "status", ""), "status.classes"
-    found = (_class_result(as_object(one, path), path) for one in sequence(status, "classes", "status"))
+    result = (_class_result(as_object(one, path), path) for one in sequence(status, "classes", "status"))
     return TuningResults(
         name=text(mapping(obj, "metadata", ""), "name", "metadata"),
         workload=_workload(mapping(obj, "spec", "")),
-        classes=tuple(one for one in found if one is not None),
+        classes=tuple(one for one in result if one is not None),
     )
 
 
-def _class_result(found: Mapping[str, Any], path: str) -> ClassResult | None:
+def _class_result(result: Mapping[str, Any], path: str) -> ClassResult | None:
     """None while the class is measured."""
-    nodes = {node.get("name"): node for node in sequence(found, "nodes", path) if isinstance(node, dict)}
-    outcome = text(nodes.get(text(found, "decidedBy", path)) or {}, "outcome", f"{path}.nodes")
-    verdict = text(found, "verdict", path)
+    nodes = {node.get("name"): node for node in sequence(result, "nodes", path) if isinstance(node, dict)}
+    outcome = text(nodes.get(text(result, "decidedBy", path)) or {}, "outcome", f"{path}.nodes")
+    verdict = text(result, "verdict", path)
     if verdict not in list(Verdict):
         return None
     try:
         said = summary.from_text(outcome)
     except summary.DocumentError:
         return None
-    image = text(mapping(found, "key", path), "image", path)
+    image = text(mapping(result, "key", path), "image", path)
     return ClassResult(verdict=Verdict(verdict), summary=said, image=image) if isinstance(said, Summary) else None

@@ -49,7 +49,7 @@ def find(container: Container) -> Preset | None:
     return next((row for row in fitting if row.accelerator in (None, accelerated)), None)
 
 
-def left_alone(preset: Preset, container: Container) -> str:
+def skipped_reason(preset: Preset, container: Container) -> str:
     """Why the container is left alone, with what to do instead; "" where it is not."""
     if not preset.alone:
         return ""
@@ -72,7 +72,7 @@ def applied(preset: Preset, governing: PolicyObject, container: Container) -> Ap
     changed = policy._replace(variables=tuple(sorted({**added, **own}.items())))
     if preset.runtimes and not governing.names_runtimes:
         changed = changed._replace(runtimes=preset.runtimes)
-    return Applied(changed, tuple(found[0] for name, found in kept.items() if found and name not in own))
+    return Applied(changed, tuple(item[0] for name, item in kept.items() if item and name not in own))
 
 
 @cache
@@ -80,9 +80,9 @@ def _index() -> _Index:
     images: dict[str, tuple[int, ...]] = {}
     commands: dict[str, tuple[int, ...]] = {}
     for place, row in enumerate(presets()):
-        for found, names in ((images, row.images), (commands, row.commands)):
+        for item, names in ((images, row.images), (commands, row.commands)):
             for name in names:
-                found[name] = (*found.get(name, ()), place)
+                item[name] = (*item.get(name, ()), place)
     return _Index(images, commands)
 
 

@@ -42,10 +42,10 @@ class Preset:
 def presets() -> tuple[Preset, ...]:
     """All rows, in the file's order. Raises ValueError for one that is not as the header says."""
     text = (resources.files(__package__) / FILE).read_text()
-    found = tuple(map(_preset, yaml.safe_load(text)))
-    if len({one.name for one in found}) < len(found):
+    result = tuple(map(_preset, yaml.safe_load(text)))
+    if len({one.name for one in result}) < len(result):
         raise ValueError(f"{FILE}: two rows have one name")
-    return found
+    return result
 
 
 def _preset(row: Mapping[str, Any]) -> Preset:

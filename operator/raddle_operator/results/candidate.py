@@ -37,7 +37,7 @@ class Candidate:
 
     def with_setting(self, path: str, value: Value | None) -> Candidate:
         """The same but for one setting; None leaves that to the plan."""
-        others = {name: found for name, found in self.settings if name != path}
+        others = {name: item for name, item in self.settings if name != path}
         return Candidate.of(others if value is None else {**others, path: value})
 
     def spec(self) -> dict[str, Any]:

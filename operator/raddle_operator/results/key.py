@@ -93,7 +93,7 @@ def mismatch(key: Key, there: Key) -> str:
     Node class, limit and exclusive CPUs have to be the same. The rest is compared where both sides know it: a webhook
     knows no model's digest, and few policies say a rate.
     """
-    return "; ".join(f"{what} is {found}, it was tuned for {tuned}" for what, tuned, found in _differences(key, there))
+    return "; ".join(f"{what} is {item}, it was tuned for {tuned}" for what, tuned, item in _differences(key, there))
 
 
 def _differences(key: Key, there: Key) -> Iterator[tuple[str, str, str]]:
@@ -107,9 +107,9 @@ def _differences(key: Key, there: Key) -> Iterator[tuple[str, str, str]]:
         ("the image", key.image[:_SHOWN], there.image[:_SHOWN], key.image == there.image),
         ("the runtime", key.runtime, there.runtime, key.runtime == there.runtime),
     )
-    for what, tuned, found, same in known:
-        if tuned and found and not same:
-            yield what, tuned, found
+    for what, tuned, item, same in known:
+        if tuned and item and not same:
+            yield what, tuned, item
     versions = (key.runtime_version, there.runtime_version)
     if all(versions) and key.runtime == there.runtime and versions[0] != versions[1]:
         yield f"{key.runtime or 'the runtime'}", *versions
@@ -123,12 +123,12 @@ def _told_apart(one: NodeClass, other: NodeClass) -> tuple[str, str]:
     return f"{one.title} ({one.architecture or '?'})", f"{other.title} ({other.architecture or '?'})"
 
 
-def _of_objective(tuned: Objective, found: Objective) -> Iterator[tuple[str, str, str]]:
-    if tuned.kind != found.kind:
-        yield "the objective", tuned.kind.value, found.kind.value
+def _of_objective(tuned: Objective, result: Objective) -> Iterator[tuple[str, str, str]]:
+    if tuned.kind != result.kind:
+        yield "the objective", tuned.kind.value, result.kind.value
     for what, unit, one, other in (
-        ("the rate", "requests/s", tuned.rate, found.rate),
-        ("the bound of p99", "ms", tuned.p99_ms, found.p99_ms),
+        ("the rate", "requests/s", tuned.rate, result.rate),
+        ("the bound of p99", "ms", tuned.p99_ms, result.p99_ms),
     ):
         if one is not None and other is not None and one != other:
             yield what, f"{one:g} {unit}", f"{other:g} {unit}"

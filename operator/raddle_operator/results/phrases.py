@@ -40,9 +40,9 @@ def bound_not_met(
 ) -> str:
     """What came of a bound or a rate that nothing keeps, and what to do; so many candidates were `measured`."""
     if test is None or not test.queries:
-        found = "" if capacity is None else f": at most {round(capacity, 1):g} are served"
+        result = "" if capacity is None else f": at most {round(capacity, 1):g} are served"
         asked = f"{objective.rate or 0:g} requests a second"
-        return f"{asked} are above the capacity{found}. Ask for fewer, or give more CPUs."
+        return f"{asked} are above the capacity{result}. Ask for fewer, or give more CPUs."
     late = f"with {winner.title}, {test.over} of {test.queries} requests took longer"
     if 100 * test.over <= test.queries:
         way = f"and it takes {test.needed} requests to be sure. Give it a longer budget."

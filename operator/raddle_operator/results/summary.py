@@ -84,12 +84,12 @@ def _fits(text: str) -> bool:
 def from_text(text: str) -> Summary | Failed:
     """What `to_text` wrote; unknown fields are ignored. Raises DocumentError, naming the field, for anything else."""
     try:
-        found: Any = json.loads(text)
+        result: Any = json.loads(text)
     except (ValueError, RecursionError):
         raise DocumentError("summary", text, "JSON") from None
-    if isinstance(found, dict) and "error" in found:
-        return codec.from_versioned(Failed, found)
-    summary = codec.from_versioned(Summary, found)
+    if isinstance(result, dict) and "error" in result:
+        return codec.from_versioned(Failed, result)
+    summary = codec.from_versioned(Summary, result)
     if summary.figure not in FIGURES:
         raise DocumentError("figure", summary.figure, "one of " + ", ".join(FIGURES))
     return summary

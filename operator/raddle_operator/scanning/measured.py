@@ -90,7 +90,7 @@ def queries(namespaces: Sequence[str], window: str) -> Mapping[str, str]:
 
 def of_prometheus(answers: Mapping[str, Any]) -> Iterator[tuple[Key, Usage]]:
     """Yields what Prometheus has answered to `queries`, by their names. Raises SpecError for what is no such answer."""
-    found: dict[Key, dict[str, float]] = {}
+    result: dict[Key, dict[str, float]] = {}
     for metric, answer in answers.items():
         data = mapping(as_object(answer, "answer"), "data", "")
         for one in sequence(data, "result", "data"):
@@ -100,7 +100,7 @@ def of_prometheus(answers: Mapping[str, Any]) -> Iterator[tuple[Key, Usage]]:
             if number is None:
                 raise SpecError("data.result", "has a series without a number")
             key = tuple(str(labels.get(name, "")) for name in ("namespace", "pod", "container"))
-            found.setdefault((key[0], key[1], key[2]), {})[metric] = number
-    for key, values in found.items():
+            result.setdefault((key[0], key[1], key[2]), {})[metric] = number
+    for key, values in result.items():
         if USED in values:
             yield key, Usage(values[USED], values.get(PERIODS, 0.0), values.get(THROTTLED, 0.0))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from raddle_operator.scanning.look import Cause, Seen
+from raddle_operator.scanning.assess import Cause, ScannedContainer
 from raddle_operator.scanning.measured import Usage
 
 
@@ -19,7 +19,7 @@ from raddle_operator.scanning.measured import Usage
 class Part:
     """The pods of a row that look the same, and the sums of what was measured of `measured` of them."""
 
-    seen: Seen
+    seen: ScannedContainer
     pods: int = 0
     measured: int = 0
     used_cpus: float = 0.0
@@ -54,7 +54,7 @@ class Row:
     either. `gives_back_cpus`: see the module; None where not known.
     """
 
-    seen: Seen
+    seen: ScannedContainer
     pods: int
     node_cpus: tuple[int, int] | None
     threads: tuple[int, int] | None
@@ -87,13 +87,13 @@ class Gathered:
     """What is kept of pods: a part for each way in which a workload's container looks."""
 
     pods: int = 0
-    parts: dict[Seen, Part] = field(default_factory=dict)
+    parts: dict[ScannedContainer, Part] = field(default_factory=dict)
 
-    def add(self, found: Iterable[Seen], pods: int = 1) -> list[Part]:
+    def add(self, result: Iterable[ScannedContainer], pods: int = 1) -> list[Part]:
         """Counts one pod, or so many alike; returns the parts of its containers."""
         self.pods += pods
         parts = []
-        for seen in found:
+        for seen in result:
             part = self.parts.get(seen)
             if part is None:
                 part = self.parts[seen] = Part(seen)
@@ -107,8 +107,8 @@ class Gathered:
         for part in self.parts.values():
             seen = part.seen
             groups.setdefault((seen.namespace, seen.workload, seen.container), []).append(part)
-        found = (_row(parts) for parts in groups.values())
-        return sorted((row for row in found if _at_least(row, min_saving_cpus)), key=_order)
+        result = (_row(parts) for parts in groups.values())
+        return sorted((row for row in result if _at_least(row, min_saving_cpus)), key=_order)
 
 
 def _at_least(row: Row, min_saving_cpus: float) -> bool:
@@ -165,8 +165,8 @@ def totals(rows: Iterable[Row]) -> list[Total]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.seen.namespace, []).append(row)
-    found = [total(namespace, group) for namespace, group in groups.items()]
-    return sorted(found, key=lambda one: (-one.gives_back_cpus, -one.findings, one.namespace))
+    result = [total(namespace, group) for namespace, group in groups.items()]
+    return sorted(result, key=lambda one: (-one.gives_back_cpus, -one.findings, one.namespace))
 
 
 def total(namespace: str, rows: Iterable[Row]) -> Total:
@@ -216,8 +216,8 @@ def _fields(row: Row) -> Iterator[tuple[str, Any]]:
     yield "preset", seen.preset or None
     yield "pods", row.pods
     yield "limitCpus", seen.limit_cpus
-    for name, found in (("nodeCpus", row.node_cpus), ("threads", row.threads), ("planned", row.planned)):
-        yield name, None if found is None else {"least": found[0], "most": found[1]}
+    for name, item in (("nodeCpus", row.node_cpus), ("threads", row.threads), ("planned", row.planned)):
+        yield name, None if item is None else {"least": item[0], "most": item[1]}
     yield "processes", seen.processes
     yield "threadsBecause", seen.threads_because
     yield "plannedBecause", seen.planned_because

@@ -129,9 +129,9 @@ def threads(
     if told is not None:
         return told
     for name in runtime.counts:
-        found = _by_variable(container, name)
-        if found is not None:
-            return found
+        result = _by_variable(container, name)
+        if result is not None:
+            return result
     if container.env_from:
         return Threads(None, "envFrom may set it")
     return _untold(runtime, cpus, cores, limit_cpus)
@@ -139,7 +139,7 @@ def threads(
 
 def _by_flag(arguments: Sequence[str], flags: Iterable[str]) -> Threads | None:
     """What the last flag of the command says; None where there is none."""
-    wanted, found = frozenset(flags), None
+    wanted, result = frozenset(flags), None
     for word, after in pairwise((*arguments, "")):
         name, equals, value = word.partition("=")
         if name not in wanted:
@@ -147,11 +147,11 @@ def _by_flag(arguments: Sequence[str], flags: Iterable[str]) -> Threads | None:
         said = value if equals else after
         count = _count(said)
         if count is not None:
-            found = Threads(count, name, name + equals)
+            result = Threads(count, name, name + equals)
         # 0 and llama.cpp's -1: as if there were none. A reference or a text of the server's own says another number.
         elif not _LEFT.fullmatch(said.strip("\"'")):
-            found = Threads(None, f"{name} may say it")
-    return found
+            result = Threads(None, f"{name} may say it")
+    return result
 
 
 def _by_variable(container: Container, name: str) -> Threads | None:

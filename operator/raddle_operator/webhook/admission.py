@@ -73,20 +73,20 @@ class Admission:
         """Answers the review of a pod's creation. Raises UnreadableError only."""
         review = reviews.read(body, reviews.POD)
         try:
-            found = await self._of_pod(review, deadline_s)
+            result = await self._of_pod(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (the contract: a pod is never denied because of us)
-            found = self._failed("pods", error)
-        return self._answer("pods", review, found)
+            result = self._failed("pods", error)
+        return self._answer("pods", review, result)
 
     async def binding(self, body: bytes, deadline_s: float) -> bytes:
         """Answers the review of a binding, by the deadline at the latest. Raises UnreadableError only."""
         review = reviews.read(body, reviews.BINDING)
         try:
-            found = await self._of_binding(review, deadline_s)
+            result = await self._of_binding(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (as above)
-            found = self._failed("binding", error)
-        self._metrics.binding(_binding_outcome(found))
-        return self._answer("binding", review, found)
+            result = self._failed("binding", error)
+        self._metrics.binding(_binding_outcome(result))
+        return self._answer("binding", review, result)
 
     async def _of_pod(self, review: Review, deadline_s: float) -> Verdict:
         """The verdict on a pod; on one of a known namespace perhaps an equal one's."""
@@ -106,9 +106,9 @@ class Admission:
             except TimeoutError:
                 return verdict.of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
         version = self._caches.version
-        found = self._decided.get(key, version) if key is not None else None
-        if found is not None:
-            return found
+        result = self._decided.get(key, version) if key is not None else None
+        if result is not None:
+            return result
         facts = Facts(
             smallest_cores=self._caches.smallest_cores,
             machines=self._machines,
@@ -116,12 +116,12 @@ class Admission:
             architectures=self._caches.architectures,
             tunings=self._caches.tunings,
         )
-        found = verdict.of_pod(
+        result = verdict.of_pod(
             decide.decide_object(review.obj, review.namespace, labels, self._caches.policies, facts, self._settings)
         )
         if key is not None:
-            self._decided.put(key, version, found)
-        return found
+            self._decided.put(key, version, result)
+        return result
 
     async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
         if review.problem is not None:
@@ -152,7 +152,7 @@ class Admission:
             return verdict.of(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
         machine = None if facts is None else facts.shape.machine
         claimed, unread = await self._claimed(pod, review.namespace, name, deadline_s) if machine else ({}, "")
-        found = binding.rebind(
+        result = binding.rebind(
             pod.annotations,
             node,
             machine,
@@ -162,10 +162,10 @@ class Admission:
             other_bytes=pod.other_bytes,
         )
         return verdict.of(
-            Outcome.CHANGED if found.annotations else Outcome.SKIPPED,
-            found.outcome,
-            " ".join(filter(None, (f"node {node}", unread, found.detail))),
-            operations=binding.operations(review.obj, found.annotations),
+            Outcome.CHANGED if result.annotations else Outcome.SKIPPED,
+            result.outcome,
+            " ".join(filter(None, (f"node {node}", unread, result.detail))),
+            operations=binding.operations(review.obj, result.annotations),
         )
 
     async def _claimed(
@@ -187,18 +187,18 @@ class Admission:
         self._log.failure(path, error)
         return verdict.of(Outcome.FAILED_OPEN, ErrorName(type(error).__name__))
 
-    def _answer(self, path: str, review: Review, found: Verdict) -> bytes:
-        self._metrics.request(path, found.decision, found.reason)
-        for reason in found.withheld:
+    def _answer(self, path: str, review: Review, result: Verdict) -> bytes:
+        self._metrics.request(path, result.decision, result.reason)
+        for reason in result.withheld:
             self._metrics.withheld(reason)
-        self._log.decision(path, found.decision, found.reason, review.namespace, _name(review), found.detail)
-        return verdict.answer(review.uid, found)
+        self._log.decision(path, result.decision, result.reason, review.namespace, _name(review), result.detail)
+        return verdict.answer(review.uid, result)
 
 
-def _binding_outcome(found: Verdict) -> BindingOutcome:
-    if isinstance(found.reason, BindingOutcome):
-        return found.reason
-    return BindingOutcome.FOREIGN if found.decision is Outcome.FOREIGN else BindingOutcome.FAILED_OPEN
+def _binding_outcome(result: Verdict) -> BindingOutcome:
+    if isinstance(result.reason, BindingOutcome):
+        return result.reason
+    return BindingOutcome.FOREIGN if result.decision is Outcome.FOREIGN else BindingOutcome.FAILED_OPEN
 
 
 def _name(review: Review) -> str:

@@ -66,9 +66,9 @@ def template_key(namespace: str, pod: Any) -> bytes | None:
 
 
 def _objects(parent: dict[str, Any], field: str) -> Iterator[dict[str, Any]]:
-    found = parent.get(field)
-    if isinstance(found, list):
-        for item in found:
+    result = parent.get(field)
+    if isinstance(result, list):
+        for item in result:
             if isinstance(item, dict):
                 yield item
 

@@ -73,9 +73,9 @@ class Lookup:
         def is_ready(pod: Unbound | None) -> bool:
             return pod is not None and uid in ("", pod.uid) and not binding.awaits_cpus(pod.annotations)
 
-        found = self._caches.unbound(namespace, name)
-        if is_ready(found):
-            return found
+        result = self._caches.unbound(namespace, name)
+        if is_ready(result):
+            return result
 
         async def fetch(kube: Kube) -> Unbound | None:
             obj = await kube.get(PODS, name, namespace, metadata_only=True)
@@ -90,9 +90,9 @@ class Lookup:
         try:
             return await self._late((namespace, name), waiters, is_ready, fetch)
         except LookupFailedError:
-            if found is None or uid not in ("", found.uid):
+            if result is None or uid not in ("", result.uid):
                 raise
-            return found
+            return result
 
     async def claimed(self, namespace: str, name: str) -> Mapping[str, Claimed]:
         """The CPUs that ResourceClaims give the containers of a pod that is being bound. Raises LookupFailedError.
@@ -108,8 +108,8 @@ class Lookup:
             except SpecError:
                 return {}
             names = sorted({one.name for of_container in used.values() for one in of_container})[: claims.MAX_CLAIMS]
-            found = await asyncio.gather(*(kube.get(RESOURCE_CLAIMS, one, namespace) for one in names))
-            return claims.claimed(pod, dict(zip(names, found, strict=True)))
+            result = await asyncio.gather(*(kube.get(RESOURCE_CLAIMS, one, namespace) for one in names))
+            return claims.claimed(pod, dict(zip(names, result, strict=True)))
 
         return await self._fetch(fetch)
 

@@ -110,9 +110,9 @@ def of_pod(decision: Decision) -> Verdict:
     )
 
 
-def answer(uid: str, found: Verdict) -> bytes:
+def answer(uid: str, result: Verdict) -> bytes:
     """The AdmissionReview that allows the object, with the verdict's patch."""
-    return b"".join((_HEAD, orjson.dumps(uid), found.rest))
+    return b"".join((_HEAD, orjson.dumps(uid), result.rest))
 
 
 def _clean(text: str) -> str:

@@ -18,7 +18,7 @@ from raddle.report import record
 try:
     # Without an agent no process pays for it.
     if os.environ.get(env.AGENT):
-        from raddle.report import tell  # noqa: F401
+        from raddle.report import datagrams  # noqa: F401
 except Exception as error:
     errors.let_through(error)
 

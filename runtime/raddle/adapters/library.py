@@ -60,18 +60,18 @@ class Library:
         """What the plan comes to in this process now, None where it has no count for the library."""
         if not self.fields:
             return None
-        pid, at, found = self._resolved
+        pid, at, result = self._resolved
         now = time.monotonic()
-        if found is None or pid != os.getpid() or now - at > FACTS_AGE_S:
+        if result is None or pid != os.getpid() or now - at > FACTS_AGE_S:
             self.facts = current.read_facts(self.fields, self.mapped)
-            found = resolution.resolve(self.fields, self.facts)
-            self._resolved = (os.getpid(), now, found)
-        return found
+            result = resolution.resolve(self.fields, self.facts)
+            self._resolved = (os.getpid(), now, result)
+        return result
 
     def argument(self, holder: Any, name: str, *keywords: str) -> None:
         """Has each call of holder.name pass the count as these arguments where the code passes none."""
-        found = {keyword: place(getattr(holder, name, None), keyword) for keyword in keywords}
-        places = {keyword: at for keyword, at in found.items() if at is not None}
+        result = {keyword: place(getattr(holder, name, None), keyword) for keyword in keywords}
+        places = {keyword: at for keyword, at in result.items() if at is not None}
 
         def given(args: Tuple[Any, ...], kwargs: dict[str, Any], count: int) -> _Call:
             for keyword, at in places.items():
@@ -133,14 +133,14 @@ class Library:
             wanted = self.wanted()
             if wanted is None or wanted.intra is None:
                 return None
-            found = ours(*told, wanted.intra)
+            result = ours(*told, wanted.intra)
             if self._told != (os.getpid(), wanted.intra):
                 self._told = os.getpid(), wanted.intra
                 self.note()
         except Exception as error:
             log.failed(f"{self.name} is left alone", error)
             return None
-        return found
+        return result
 
     def note(self, count: Optional[int] = None, **details: Any) -> None:
         """Keeps what it came to, and says it, where that is new in this process.

@@ -61,7 +61,7 @@ def overlay(config: dict[str, Any], count: int, *, spins: bool, override: bool =
     A session without options of its own takes the decoder's.
     """
     parts = config.get("model", {})
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, part in {"decoder": {}, **parts}.items():
         options = part.get("session_options") if isinstance(part, dict) else None
         if options is None and name == "decoder":
@@ -74,5 +74,5 @@ def overlay(config: dict[str, Any], count: int, *, spins: bool, override: bool =
         if not spins and (override or _SPINNING not in options):
             ours[_SPINNING] = "0"
         if ours:
-            found[name] = {"session_options": ours}
-    return json.dumps({"model": found}) if found else ""
+            result[name] = {"session_options": ours}
+    return json.dumps({"model": result}) if result else ""

@@ -95,12 +95,12 @@ def format_list(mask: int) -> str:
 
 def ids(mask: int) -> list[int]:
     """The CPU ids of the set, ascending."""
-    found = []
+    result = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        result.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return result
 
 
 def of(cpus: "list[int] | tuple[int, ...] | set[int]") -> int:

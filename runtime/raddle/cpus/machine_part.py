@@ -30,9 +30,9 @@ def fields_of(machine: Machine, *, gpu: bool) -> Iterator[Dict[str, str]]:
     if machine.online.bit_length() <= MAX_CPUS and len(machine.core_types) <= MAX_KINDS:
         fields = written(machine, gpu=gpu)
         for without in ((), ("l3",)):
-            found = {key: text for key, text in fields.items() if key not in without}
-            if all(len(text) <= env.MAX_LIST_TEXT for text in found.values()):
-                yield found
+            result = {key: text for key, text in fields.items() if key not in without}
+            if all(len(text) <= env.MAX_LIST_TEXT for text in result.values()):
+                yield result
     yield {}
 
 
@@ -136,12 +136,12 @@ def machine_of(fields: Mapping[str, object], cpus: int) -> Optional[Machine]:
 
 def _groups(told: Mapping[str, str], key: str, known: int) -> List[int]:
     """Disjoint sets within the known CPUs. Raises ValueError."""
-    found: List[int] = []
+    result: List[int] = []
     left = known
     for text in told[key].split("|") if key in told else ():
-        found.append(_cpus(text, left))
-        left &= ~found[-1]
-    return found
+        result.append(_cpus(text, left))
+        left &= ~result[-1]
+    return result
 
 
 def _cpus(text: str, within: int) -> int:

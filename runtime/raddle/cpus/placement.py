@@ -56,7 +56,7 @@ def place(machine: Machine, count: int, wanted: PlacementPolicy, cpus: Optional[
     """
     if cpus is None:
         kinds = kinds_of(machine, _assignable(machine), wanted)
-        return max((_expected(machine, count, kind, wanted) for kind in kinds), key=lambda found: found.threads)
+        return max((_expected(machine, count, kind, wanted) for kind in kinds), key=lambda result: result.threads)
     pool = of_core_type(machine, cpus & machine.online or cpus, wanted)
     units = one_cpu_each(machine, pool, wanted)
     total = cpuset.count(units)
@@ -80,11 +80,11 @@ def _shares(
 ) -> List[Tuple[Tuple[int, bool, int, int], int, int]]:
     """For each NUMA node what it is preferred by, the pool's units on it, and the pool's CPUs on it."""
     gpu_nodes = _gpu_nodes(machine, wanted)
-    found = []
+    result = []
     for node in machine.numa_nodes:
         share, inside = cpuset.count(units & node.cpus), pool & node.cpus
-        found.append(((share, node.id in gpu_nodes, cpuset.count(inside), -node.id), share, inside))
-    return found
+        result.append(((share, node.id in gpu_nodes, cpuset.count(inside), -node.id), share, inside))
+    return result
 
 
 def _largest_socket(machine: Machine, units: int) -> Tuple[int, int]:
@@ -210,16 +210,16 @@ def one_cpu_each(machine: Machine, cpus: int, wanted: PlacementPolicy) -> int:
     """The lowest CPU of each core within the set, or with `all_threads` all of the set: one CPU for each thread."""
     if wanted.all_threads:
         return cpus
-    found, rest = 0, cpus
+    result, rest = 0, cpus
     for core in machine.cores:
         inside = core & rest
         if inside:
-            found |= inside & -inside
+            result |= inside & -inside
             rest ^= inside
             if not rest:
                 break
     # CPUs that belong to no known core count as one each.
-    return found | rest
+    return result | rest
 
 
 def in_words(machine: Machine, threads: int, wanted: PlacementPolicy, pool: int, cut_to: str = "") -> str:
@@ -260,7 +260,7 @@ def cores_in_order(machine: Machine, cpus: int, *, gpu: bool = False) -> List[in
     left |= rest
     numa = _ranked([(node.id not in gpu_nodes, node.id, node.cpus) for node in machine.numa_nodes], cpus)
     l3 = _ranked([(False, domain.id, domain.cpus) for domain in machine.l3_domains], cpus)
-    found = []
+    result = []
     for node in numa:
         inside = left & node
         left ^= inside
@@ -271,9 +271,9 @@ def cores_in_order(machine: Machine, cpus: int, *, gpu: bool = False) -> List[in
             inside ^= part
             while part:
                 low = part & -part
-                found.append(by_lowest.get(low, low))
+                result.append(by_lowest.get(low, low))
                 part ^= low
-    return found
+    return result
 
 
 def _ranked(groups: Sequence[Tuple[bool, int, int]], cpus: int) -> List[int]:
@@ -353,15 +353,15 @@ def groups_of(machine: Machine, cpus: int, units: Tuple[int, ...], affinity: str
         return workers
     isolated = machine.isolated
     balanced = cpus & ~isolated
-    found = []
+    result = []
     node = share = 0
     for unit in workers:
         if unit & isolated:
             # The scheduler balances no threads between isolated CPUs (kernel-parameters.txt, isolcpus): each its own.
-            found.append(unit)
+            result.append(unit)
             continue
         if not unit & node:
             node = next((one.cpus for one in machine.numa_nodes if one.cpus & unit), 0)
             share = node & balanced or balanced
-        found.append(share)
-    return tuple(found)
+        result.append(share)
+    return tuple(result)

@@ -134,13 +134,13 @@ def capacity_classes(capacities: Iterable[int]) -> Dict[int, int]:
 
 def cores_within(machine: Machine, cpus: int) -> int:
     """How many physical cores have at least one CPU in the set. CPUs that belong to no known core count as one each."""
-    found = 0
+    result = 0
     rest = cpus
     for core in machine.cores:
         if core & rest:
-            found += 1
+            result += 1
             rest &= ~core
-    return found + cpuset.count(rest)
+    return result + cpuset.count(rest)
 
 
 def threads_per_core(machine: Machine) -> int:

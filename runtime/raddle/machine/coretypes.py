@@ -47,11 +47,11 @@ def read(
         types = _by_design(online, capacities, arm_cores)
     if not 1 < len(types) <= MAX_TYPES:
         types = [("standard", online)]
-    found = [
+    result = [
         CoreType(name, mask, _highest(frequencies, mask), _highest(capacities, mask), _model(arm_cores, mask))
         for name, mask in types
     ]
-    return tuple(sorted(found, key=lambda kind: kind.cpus & -kind.cpus))
+    return tuple(sorted(result, key=lambda kind: kind.cpus & -kind.cpus))
 
 
 def _highest(values: dict[int, int], mask: int) -> int | None:
@@ -60,25 +60,25 @@ def _highest(values: dict[int, int], mask: int) -> int | None:
 
 def _frequencies_mhz(cpus: Directory, speakers: list[int]) -> dict[int, int]:
     """CPU -> its highest frequency, one CPU of each core; empty where the machine has no cpufreq."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for cpu in speakers:
         khz = cpus.number(f"cpu{cpu}/cpufreq/cpuinfo_max_freq")
         if khz:
-            found[cpu] = khz // 1000
-        elif not found:
+            result[cpu] = khz // 1000
+        elif not result:
             break
-    return found
+    return result
 
 
 def _capacities(cpus: Directory, online: int) -> dict[int, int]:
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for cpu in cpuset.ids(online):
         capacity = cpus.number(f"cpu{cpu}/cpu_capacity")
         if capacity is not None:
-            found[cpu] = capacity
-        elif not found:
+            result[cpu] = capacity
+        elif not result:
             break
-    return found
+    return result
 
 
 def _by_design(online: int, capacities: dict[int, int], arm_cores: dict[int, Core]) -> list[tuple[str, int]]:
@@ -107,12 +107,12 @@ def _by_design(online: int, capacities: dict[int, int], arm_cores: dict[int, Cor
 
 def _arm_cores(root: str, cpus: Directory, online: int) -> dict[int, Core]:
     """CPU -> who designed it and which core it is: bits 24 to 31 and 4 to 15 of MIDR_EL1, else what cpuinfo says."""
-    found: dict[int, Core] = {}
+    result: dict[int, Core] = {}
     for cpu in cpuset.ids(online):
         path = f"cpu{cpu}/regs/identification/midr_el1"
         text = cpus.text(path)
         if text is None:
-            if not found:
+            if not result:
                 return cpuinfo.arm_cores(root)
             continue
         try:
@@ -120,8 +120,8 @@ def _arm_cores(root: str, cpus: Directory, online: int) -> dict[int, Core]:
         except ValueError:
             cpus.problem(path, f"{text[:64]!r} is not a register's value")
             continue
-        found[cpu] = Core(register >> 24 & 0xFF, register >> 4 & 0xFFF)
-    return found
+        result[cpu] = Core(register >> 24 & 0xFF, register >> 4 & 0xFFF)
+    return result
 
 
 def _model(arm_cores: dict[int, Core], mask: int) -> str:

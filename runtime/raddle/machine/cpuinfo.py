@@ -103,13 +103,13 @@ def _core(implementer: str, part: str) -> Core | None:
 
 
 def _word(root: str, path: str, before: str) -> str:
-    found = re.search(f"^{before}([a-z0-9_]{{2,32}})$", _text(root, path), re.MULTILINE)
-    return found.group(1) if found else ""
+    result = re.search(f"^{before}([a-z0-9_]{{2,32}})$", _text(root, path), re.MULTILINE)
+    return result.group(1) if result else ""
 
 
 def _built(root: str) -> str:
-    found = _RELEASE.match(_text(root, "proc/version"))
-    return found.group(1) if found else ""
+    result = _RELEASE.match(_text(root, "proc/version"))
+    return result.group(1) if result else ""
 
 
 def _architecture(facts: dict[str, str]) -> str:
@@ -145,7 +145,7 @@ def _text(root: str, path: str, limit_bytes: int = files.LIMIT_BYTES) -> str:
 
 def _entries(root: str) -> dict[int, dict[str, str]]:
     """CPU -> its lines, from all of the file; keys of before the first "processor" hold for every CPU."""
-    found: dict[int, dict[str, str]] = {}
+    result: dict[int, dict[str, str]] = {}
     common: dict[str, str] = {}
     current = common
     for line in _text(root, PATH, _LIMIT_BYTES).splitlines():
@@ -157,10 +157,10 @@ def _entries(root: str) -> dict[int, dict[str, str]]:
             # s390: "processor 0: version = 00, ...".
             key, value = "processor", key[len("processor ") :]
         if key == "processor" and value.isascii() and value.isdigit() and len(value) <= 5:
-            current = found.setdefault(int(value), dict(common))
+            current = result.setdefault(int(value), dict(common))
         else:
             current[key] = value
-    return {cpu: facts for cpu, facts in found.items() if cpu < cpuset.MAX_CPUS}
+    return {cpu: facts for cpu, facts in result.items() if cpu < cpuset.MAX_CPUS}
 
 
 def arm_cores(root: str) -> dict[int, Core]:

@@ -27,7 +27,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
-from raddle.machine.fields import MAX_ITEMS, DocumentError, Fields, Within
+from raddle.machine.fields import MAX_ITEMS, CPUGroupReader, DocumentError, Fields
 
 VERSION = 1
 
@@ -70,10 +70,10 @@ def to_document(machine: Machine, allowed: Optional[int] = None, quota_cpus: Opt
 
 def cache_object(cache: Cache) -> Dict[str, Any]:
     """The caches of one level and size."""
-    found: Dict[str, Any] = {"level": cache.level, "cpus": [cpuset.format_list(group) for group in cache.groups]}
+    result: Dict[str, Any] = {"level": cache.level, "cpus": [cpuset.format_list(group) for group in cache.groups]}
     if cache.size_kib is not None:
-        found["sizeKiB"] = cache.size_kib
-    return found
+        result["sizeKiB"] = cache.size_kib
+    return result
 
 
 def _lists(groups: Tuple[Group, ...]) -> List[str]:
@@ -81,56 +81,56 @@ def _lists(groups: Tuple[Group, ...]) -> List[str]:
 
 
 def _numa_node(node: NUMANode) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"cpus": cpuset.format_list(node.cpus)}
+    result: Dict[str, Any] = {"cpus": cpuset.format_list(node.cpus)}
     if node.memory_mib is not None:
-        found["memoryMiB"] = node.memory_mib
+        result["memoryMiB"] = node.memory_mib
     if node.distances:
-        found["distances"] = list(node.distances)
+        result["distances"] = list(node.distances)
     if node.initiators:
-        found["initiators"] = list(node.initiators)
+        result["initiators"] = list(node.initiators)
     if node.memory_kind:
-        found["memoryKind"] = node.memory_kind
+        result["memoryKind"] = node.memory_kind
     told = {"memoryTier": node.memory_tier, "readMBPerSecond": node.read_mb_s, "readNanoseconds": node.read_ns}
-    found.update((key, value) for key, value in told.items() if value is not None)
-    return found
+    result.update((key, value) for key, value in told.items() if value is not None)
+    return result
 
 
 def _gpu(gpu: GPU) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"address": gpu.address}
+    result: Dict[str, Any] = {"address": gpu.address}
     if gpu.numa_node is not None:
-        found["numaNode"] = gpu.numa_node
-    return found
+        result["numaNode"] = gpu.numa_node
+    return result
 
 
 def core_type_object(kind: CoreType) -> Dict[str, Any]:
     """What is known of a core type, apart from its name."""
-    found: Dict[str, Any] = {"cpus": cpuset.format_list(kind.cpus)}
+    result: Dict[str, Any] = {"cpus": cpuset.format_list(kind.cpus)}
     if kind.max_frequency_mhz is not None:
-        found["maxFrequencyMHz"] = kind.max_frequency_mhz
+        result["maxFrequencyMHz"] = kind.max_frequency_mhz
     if kind.capacity is not None:
-        found["capacity"] = kind.capacity
+        result["capacity"] = kind.capacity
     if kind.model:
-        found["model"] = kind.model
-    return found
+        result["model"] = kind.model
+    return result
 
 
 def kubelet_object(kubelet: Kubelet) -> Dict[str, Any]:
     """What is known of the kubelet's settings."""
-    found: Dict[str, Any] = {
+    result: Dict[str, Any] = {
         "cpuManagerPolicy": kubelet.cpu_manager_policy,
         "topologyManagerPolicy": kubelet.topology_manager_policy,
     }
     if kubelet.cpu_manager_policy_options:
-        found["cpuManagerPolicyOptions"] = dict(kubelet.cpu_manager_policy_options)
+        result["cpuManagerPolicyOptions"] = dict(kubelet.cpu_manager_policy_options)
     if kubelet.topology_manager_scope != "unknown":
-        found["topologyManagerScope"] = kubelet.topology_manager_scope
+        result["topologyManagerScope"] = kubelet.topology_manager_scope
     if kubelet.topology_manager_policy_options:
-        found["topologyManagerPolicyOptions"] = dict(kubelet.topology_manager_policy_options)
+        result["topologyManagerPolicyOptions"] = dict(kubelet.topology_manager_policy_options)
     if kubelet.source:
-        found["source"] = kubelet.source
+        result["source"] = kubelet.source
     if kubelet.reserved_cpus is not None:
-        found["reservedCPUs"] = cpuset.format_list(kubelet.reserved_cpus)
-    return found
+        result["reservedCPUs"] = cpuset.format_list(kubelet.reserved_cpus)
+    return result
 
 
 def from_document(document: Mapping[str, Any]) -> Machine:
@@ -147,7 +147,7 @@ def from_document(document: Mapping[str, Any]) -> Machine:
     online = fields.cpus("cpusOnline")
     if not online:
         raise DocumentError("cpusOnline", document.get("cpusOnline"), "a CPU list with at least one CPU")
-    within = Within(online)
+    within = CPUGroupReader(online)
     sockets = sorted(within.lists(fields, "sockets"), key=cpuset.lowest)
     return Machine(
         online=online,
@@ -184,14 +184,14 @@ def _dies(groups: List[int], sockets: List[int]) -> Tuple[Group, ...]:
     return tuple(dies)
 
 
-def _numa_nodes(nodes: Fields, within: Within) -> Tuple[NUMANode, ...]:
+def _numa_nodes(nodes: Fields, within: CPUGroupReader) -> Tuple[NUMANode, ...]:
     ids = []
     for name in nodes.names(MAX_ITEMS):
         if not (name.isascii() and name.isdigit() and len(name) < 8 and name == str(int(name))):
             raise DocumentError(nodes.path, name, "a map from the numbers of NUMA nodes")
         ids.append(int(name))
     ids.sort()
-    found = within.objects([nodes.child(str(number)) for number in ids])
+    result = within.objects([nodes.child(str(number)) for number in ids])
     return tuple(
         NUMANode(
             number,
@@ -204,7 +204,7 @@ def _numa_nodes(nodes: Fields, within: Within) -> Tuple[NUMANode, ...]:
             node.number("readMBPerSecond"),
             node.number("readNanoseconds"),
         )
-        for number, (node, cpus) in zip(ids, found)
+        for number, (node, cpus) in zip(ids, result)
     )
 
 
@@ -222,17 +222,17 @@ def _initiators(node: Fields, ids: List[int]) -> Tuple[int, ...]:
     return initiators
 
 
-def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:
+def _core_types(kinds: Fields, within: CPUGroupReader) -> Tuple[CoreType, ...]:
     names = kinds.names()
-    found = within.objects([kinds.child(name) for name in names])
+    result = within.objects([kinds.child(name) for name in names])
     types = [
         CoreType(name, cpus, kind.number("maxFrequencyMHz"), kind.number("capacity"), kind.text("model"))
-        for name, (kind, cpus) in zip(names, found)
+        for name, (kind, cpus) in zip(names, result)
     ]
     return tuple(sorted(types, key=lambda kind: kind.cpus & -kind.cpus))
 
 
-def read_caches(fields: Fields, within: Within) -> Tuple[Cache, ...]:
+def read_caches(fields: Fields, within: CPUGroupReader) -> Tuple[Cache, ...]:
     """What `cache_object` wrote. Raises DocumentError naming the field for anything else."""
     return tuple(
         Cache(one.id("level"), tuple(within.lists(one, "cpus")), one.number("sizeKiB"))

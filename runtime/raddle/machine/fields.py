@@ -86,11 +86,11 @@ class Fields:
 
     def numbers(self, key: str) -> Tuple[int, ...]:
         """A list of integers; () where it is absent."""
-        found = self.items(key)
-        for index, value in enumerate(found):
+        result = self.items(key)
+        for index, value in enumerate(result):
             if not _is_number(value):
                 raise DocumentError(f"{self.at(key)}[{index}]", value, _NUMBER)
-        return tuple(found)
+        return tuple(result)
 
     def cpus(self, key: str) -> int:
         """A set of CPUs; the empty set where it is absent."""
@@ -122,7 +122,7 @@ class Fields:
         return sorted(self._object)
 
 
-class Within:
+class CPUGroupReader:
     """Reads the groups of one machine: every CPU in them is online, and in one group of a kind only."""
 
     __slots__ = ("_online",)
@@ -133,7 +133,7 @@ class Within:
     def disjoint(self, sets: "Iterable[Tuple[str, int]]", empty: bool = False) -> List[int]:
         """The sets, given with their paths. Raises DocumentError for one that is empty unless that is allowed."""
         rest = self._online
-        found = []
+        result = []
         for path, cpus in sets:
             if not cpus and not empty:
                 raise DocumentError(path, "", "a CPU list with at least one CPU")
@@ -142,8 +142,8 @@ class Within:
             if cpus & ~rest:
                 raise DocumentError(path, cpuset.format_list(cpus & ~rest), "in this group only")
             rest &= ~cpus
-            found.append(cpus)
-        return found
+            result.append(cpus)
+        return result
 
     def lists(self, fields: Fields, key: str) -> List[int]:
         """The sets of a field that is a list of CPU lists."""

@@ -20,13 +20,13 @@ _DAX = "sys/bus/dax/devices"
 _DEVICES = (("ndbus", "persistent"), ("dax_region", "cxl"), ("hmem", "special-purpose"))
 
 
-def read(root: str, nodes: Directory, found: tuple[NUMANode, ...], problems: Problems) -> tuple[NUMANode, ...]:
+def read(root: str, nodes: Directory, result: tuple[NUMANode, ...], problems: Problems) -> tuple[NUMANode, ...]:
     """The nodes with what is known of their memory; `nodes` is their directory."""
     tiers = _tiers(root, problems)
     devices = _devices(root, problems)
     return tuple(
         node._replace(
-            initiators=() if node.cpus else _initiators(nodes, node.id, found),
+            initiators=() if node.cpus else _initiators(nodes, node.id, result),
             memory_tier=tiers.get(node.id),
             # A node with CPUs has other memory too.
             memory_kind="" if node.cpus else devices.get(node.id, ""),
@@ -34,32 +34,32 @@ def read(root: str, nodes: Directory, found: tuple[NUMANode, ...], problems: Pro
             read_mb_s=nodes.number(f"node{node.id}/access0/initiators/read_bandwidth") or None,
             read_ns=nodes.number(f"node{node.id}/access0/initiators/read_latency") or None,
         )
-        for node in found
+        for node in result
     )
 
 
-def _initiators(nodes: Directory, node: int, found: tuple[NUMANode, ...]) -> tuple[int, ...]:
+def _initiators(nodes: Directory, node: int, result: tuple[NUMANode, ...]) -> tuple[int, ...]:
     """Of the nodes with CPUs, those that the kernel links as nearest; a node with CPUs is its own."""
     # Class 0 may name devices only, class 1 looks at CPUs; but Linux 6.1 was seen to link a far node there.
     folders = (f"node{node}/access{number}/initiators" for number in (0, 1))
-    with_cpus = sum(1 << other.id for other in found if other.cpus)
+    with_cpus = sum(1 << other.id for other in result if other.cpus)
     linked = next(filter(None, (nodes.numbered("node", folder) & with_cpus for folder in folders)), 0)
-    return tuple(other.id for other in found if linked >> other.id & 1)
+    return tuple(other.id for other in result if linked >> other.id & 1)
 
 
 def _tiers(root: str, problems: Problems) -> dict[int, int]:
     """NUMA node -> the number of its tier."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     with Directory(root, _TIERS, problems) as tiers:
         for tier in cpuset.ids(tiers.numbered("memory_tier")):
             for node in cpuset.ids(tiers.cpus(f"memory_tier{tier}/nodelist") or 0):
-                found[node] = tier
-    return found
+                result[node] = tier
+    return result
 
 
 def _devices(root: str, problems: Problems) -> dict[int, str]:
     """NUMA node -> the kind of the device that its memory was added from by the driver kmem; of two kinds none."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     with Directory(root, _DAX, problems) as devices:
         for name in devices.names():
             node = devices.number(name + "/target_node")
@@ -68,8 +68,8 @@ def _devices(root: str, problems: Problems) -> dict[int, str]:
                 continue
             parts = _link(path).split("/")
             kind = next((kind for start, kind in _DEVICES if any(part.startswith(start) for part in parts)), "")
-            found[node] = kind if found.get(node, kind) == kind else ""
-    return found
+            result[node] = kind if result.get(node, kind) == kind else ""
+    return result
 
 
 def _link(path: str) -> str:

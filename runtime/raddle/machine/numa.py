@@ -19,7 +19,7 @@ def read(nodes: Directory, online: int) -> tuple[NUMANode, ...]:
     """
     present = cpuset.ids(nodes.numbered("node"))
     columns = _columns(nodes, present)
-    found: list[NUMANode] = []
+    result: list[NUMANode] = []
     rest = online
     for node in present:
         directory = f"node{node}"
@@ -32,25 +32,25 @@ def read(nodes: Directory, online: int) -> tuple[NUMANode, ...]:
             nodes.problem(told[1], f"CPUs {cpuset.format_list(mask & ~rest)[:64]} are in a lower node too")
             continue
         rest &= ~mask
-        found.append(NUMANode(node, mask, _memory_mib(nodes, directory)))
-    ids = [node.id for node in found]
-    return tuple(node._replace(distances=_distances(nodes, node.id, columns, ids)) for node in found)
+        result.append(NUMANode(node, mask, _memory_mib(nodes, directory)))
+    ids = [node.id for node in result]
+    return tuple(node._replace(distances=_distances(nodes, node.id, columns, ids)) for node in result)
 
 
 def _cpus(nodes: Directory, directory: str) -> tuple[int, str] | None:
     """The node's CPUs, online or not, and what tells them; its links to them in a tree without list and mask."""
-    found: tuple[int, str] | None = None
+    result: tuple[int, str] | None = None
     for name in _FILES:
         path = f"{directory}/{name}"
         mask = nodes.cpus(path)
         if mask:
             return mask, path
         if mask == 0:
-            found = mask, path
-    if found is None:
+            result = mask, path
+    if result is None:
         links = nodes.numbered("cpu", directory)
-        found = (links, directory) if links else None
-    return found
+        result = (links, directory) if links else None
+    return result
 
 
 def _columns(nodes: Directory, present: list[int]) -> list[int]:

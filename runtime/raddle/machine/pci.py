@@ -37,7 +37,7 @@ def read_gpus(root: str, numa_nodes: Collection[int], problems: Problems) -> tup
     `numa_nodes` are the machine's nodes: a GPU's `numa_node` is one of them, or None where the firmware
     does not say (-1), the kernel is built without NUMA, or the node isn't there, which is a problem.
     """
-    found = []
+    result = []
     with Directory(root, PCI_DIRECTORY, problems) as devices:
         for address in sorted(devices.names())[:MAX_DEVICES]:
             if not _ADDRESS.fullmatch(address):
@@ -50,8 +50,8 @@ def read_gpus(root: str, numa_nodes: Collection[int], problems: Problems) -> tup
                 if numa_nodes:
                     devices.problem(address + "/numa_node", f"there is no NUMA node {node}")
                 node = None
-            found.append(GPU(address, node))
-    return tuple(found[:MAX_GPUS])
+            result.append(GPU(address, node))
+    return tuple(result[:MAX_GPUS])
 
 
 def _hexadecimal(devices: Directory, name: str) -> str:

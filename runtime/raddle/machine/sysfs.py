@@ -133,10 +133,10 @@ def _groups(cpus: Directory, names: tuple[str, ...], online: int, described: int
     claims = {}
     paths = {}
     for cpu in cpuset.ids(described):
-        found = cpus.first_cpus(f"cpu{cpu}/topology", names)
-        if found:
-            claims[cpu] = found[0] & online | 1 << cpu
-            paths[cpu] = found[1]
+        result = cpus.first_cpus(f"cpu{cpu}/topology", names)
+        if result:
+            claims[cpu] = result[0] & online | 1 << cpu
+            paths[cpu] = result[1]
     return _partition(claims, paths, online, cpus)
 
 
@@ -156,8 +156,8 @@ def _cores_by_number(cpus: Directory, online: int, described: int, numa_nodes: t
     for cpu in cpuset.ids(described):
         number = cpus.number(f"cpu{cpu}/topology/core_id")
         package = _package(cpus, cpu)
-        found = cpus.first_cpus(f"cpu{cpu}/cache/index0", _CACHE_FILES)
-        level1 = found[0] & online if found else None
+        result = cpus.first_cpus(f"cpu{cpu}/cache/index0", _CACHE_FILES)
+        level1 = result[0] & online if result else None
         if number is None or (package is None and level1 is None):
             return []
         node = next((node.id for node in numa_nodes if node.cpus >> cpu & 1), None)
@@ -297,7 +297,7 @@ def _l3_index(cpus: Directory, cpu: int, guess: str) -> str | None:
 
 def _caches(cpus: Directory, online: int, units: list[int]) -> tuple[Cache, ...]:
     """The caches of level 2 and up, but those of instructions only; a CPU is in one of each level."""
-    found: dict[tuple[int, int | None], list[int]] = {}
+    result: dict[tuple[int, int | None], list[int]] = {}
     seen: dict[int, int] = {}
     for unit in units:
         rest = unit
@@ -314,9 +314,9 @@ def _caches(cpus: Directory, online: int, units: list[int]) -> tuple[Cache, ...]
                 group = (shared & online | 1 << cpu) & ~seen.get(level, 0)
                 if group:
                     seen[level] = seen.get(level, 0) | group
-                    found.setdefault((level, _size_kib(cpus, folder + "/size")), []).append(group)
+                    result.setdefault((level, _size_kib(cpus, folder + "/size")), []).append(group)
             rest &= ~(spoken_for | 1 << cpu)
-    caches = [Cache(level, tuple(sorted(groups, key=cpuset.lowest)), size) for (level, size), groups in found.items()]
+    caches = [Cache(level, tuple(sorted(groups, key=cpuset.lowest)), size) for (level, size), groups in result.items()]
     return tuple(sorted(caches, key=lambda cache: (cache.level, cpuset.lowest(cache.groups[0]))))
 
 

@@ -161,11 +161,11 @@ def best(
     most = min(most_threads, MOST_THREADS, 1 + ceil(sqrt(load.run_time_s / JOIN_SPINNING_S)))
     counts = compared(least_threads, max(most, least_threads))
     settings = [Setting(threads, spin_s) for threads in counts for spin_s in (spins_s if threads > 1 else (0.0,))]
-    found = [(setting, expected(load, setting, limit_cpus, own_cpus=own_cpus)) for setting in settings]
+    result = [(setting, expected(load, setting, limit_cpus, own_cpus=own_cpus)) for setting in settings]
     for figure in ("p99_s", "p50_s"):
-        near_s = TIE * min(getattr(one, figure) for _, one in found)
-        found = [pair for pair in found if getattr(pair[1], figure) <= near_s]
-    return min(found, key=lambda pair: pair[1].cpus)[0]
+        near_s = TIE * min(getattr(one, figure) for _, one in result)
+        result = [pair for pair in result if getattr(pair[1], figure) <= near_s]
+    return min(result, key=lambda pair: pair[1].cpus)[0]
 
 
 def compared(least: int, most: int) -> List[int]:

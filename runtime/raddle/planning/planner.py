@@ -267,23 +267,23 @@ def _intra_op(
     if streams > 1:
         threads = max(1, threads // streams)
         why = f"{why}, shared by {streams} streams"
-    found = _clamped(threads, why, policy)
-    without_shim = found
+    result = _clamped(threads, why, policy)
+    without_shim = result
     if policy.spinning != "Always" and harmless is not None and harmless < threads:
         without_shim = _clamped(harmless, f"{why}; spins, no shim", policy)
     # A shim controls spinning, so the count is what the load asks for, else the same as where nothing spins.
     if not budget.shim:
-        found = without_shim
+        result = without_shim
     elif chosen is not None:
-        found = chosen.threads, f"{capacity.because}; {_in_words(policy)}"
-    elif hint := _hint(capacity, found[0], streams, budget, policy):
-        found = found[0], f"{found[1]}; {hint}"
+        result = chosen.threads, f"{capacity.because}; {_in_words(policy)}"
+    elif hint := _hint(capacity, result[0], streams, budget, policy):
+        result = result[0], f"{result[1]}; {hint}"
     # Where the load asks for fewer, it does so of every process.
-    without_shim = min(without_shim, found, key=lambda one: one[0])
-    because["intraOp"] = found[1]
-    if without_shim[0] != found[0]:
+    without_shim = min(without_shim, result, key=lambda one: one[0])
+    because["intraOp"] = result[1]
+    if without_shim[0] != result[0]:
         because["intraOpWithoutShim"] = without_shim[1]
-    return found[0], without_shim[0]
+    return result[0], without_shim[0]
 
 
 def _in_words(policy: Policy) -> str:
@@ -505,9 +505,9 @@ def _layout(
     if policy.objective != "Throughput" or capacity.threads is None:
         return None
     if machine is None:
-        found = layout(capacity.cores)
-        because["layout"] = found.because
-        return found
+        result = layout(capacity.cores)
+        because["layout"] = result.because
+        return result
     kinds = places_by_kind(machine, budget, policy, capacity)
     left = capacity.cores
     if len(kinds) > 1:
@@ -520,6 +520,6 @@ def _layout(
         left -= cores
         if cores:
             layouts.append(layout(cores, *cache_domains(machine, places)))
-    found, *others = layouts
-    because["layout"] = found.because + ", no two kinds of core in one" * bool(others)
-    return found._replace(others=tuple((one.workers, one.threads) for one in others[:MAX_OTHERS]))
+    result, *others = layouts
+    because["layout"] = result.because + ", no two kinds of core in one" * bool(others)
+    return result._replace(others=tuple((one.workers, one.threads) for one in others[:MAX_OTHERS]))

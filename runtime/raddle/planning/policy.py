@@ -17,7 +17,7 @@ THREADS = (1, env.MAX_THREADS)
 AUTO = "Auto"
 OBSERVED = "Observed"
 WITHOUT_SHIM = "thread counts are set by environment variables, and spinning is not controlled"
-_PLACEHOLDERS = "; ".join(f"{name}: {found.meaning}" for name, found in templates.PLACEHOLDERS.items())
+_PLACEHOLDERS = "; ".join(f"{name}: {row.meaning}" for name, row in templates.PLACEHOLDERS.items())
 _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
 
@@ -32,7 +32,7 @@ class Policy(NamedTuple):
         "objective",
         ("Latency", "Throughput"),
         "Latency",
-        "What the numbers aim at. Latency: a fractional CPU quota is rounded up; without one, one NUMA node. "
+        "Optimization goal. Latency: a fractional CPU quota is rounded up; without one, one NUMA node. "
         "Throughput: a fractional quota is rounded down, all cores may be used.",
     )
     budget_source: str = kinds.word(
@@ -41,8 +41,8 @@ class Policy(NamedTuple):
         "Auto",
         "Where the CPU budget comes from. Auto: the CPU limit, cut to the CPUs that the container really has; "
         "without a limit the physical cores of the node (of one NUMA node for Latency). Limit: the limit only; no "
-        "limit, no values. Request: the CPU request bounds it too. Node: the whole node, for pods that own their "
-        "node.",
+        "limit, no values. Request: the CPU request bounds it too. Node: the whole node, for pods that run alone on "
+        "their node.",
     )
     workers: Optional[int] = kinds.count(
         "budget.workersPerContainer",
@@ -65,7 +65,7 @@ class Policy(NamedTuple):
     reserve_cpus: Optional[float] = kinds.cpus(
         "budget.reserve",
         1024,
-        "CPUs of the limit that are left for others, such as 200m: of the pod-level limit for the pod's other "
+        "CPUs of the limit to reserve, such as 200m: of the pod-level limit for the pod's other "
         "containers, else of the container's own for its other processes. The threads then have whole CPUs of the "
         "rest, at least one thread. No effect on exclusive CPUs and without a limit. Absent: under a pod-level limit "
         "what the other containers without a limit of their own request. 0: nothing.",
@@ -136,7 +136,7 @@ class Policy(NamedTuple):
         "placement.smt",
         ("Auto", "OneThreadPerCore", "AllThreads"),
         "Auto",
-        "How SMT (hyper-threading) siblings count. Auto: as OneThreadPerCore. OneThreadPerCore: one thread for a "
+        "How to count SMT (hyper-threading) siblings. Auto: as OneThreadPerCore. OneThreadPerCore: one thread for a "
         "physical core, siblings idle. AllThreads: each logical CPU counts.",
     )
     core_type: str = kinds.word(
@@ -173,7 +173,7 @@ class Policy(NamedTuple):
         "presets",
         ("Auto", "Never"),
         "Auto",
-        "Whether known servers get what is known to suit them. Auto: a container whose image or command is one of "
+        "Whether to apply presets for known servers. Auto: a container whose image or command is one of "
         "`raddle presets` gets that row's variables and, where runtimes is absent, its families; servers that bind "
         "their own threads are left alone. Never: all containers alike.",
     )
@@ -233,7 +233,7 @@ class Policy(NamedTuple):
     arena_shrinkage: bool = kinds.flag(
         "onnxruntime.arenaShrinkage",
         False,
-        "Whether the arena's unused memory is given back after each run, which takes time in each run.",
+        "Whether to release the arena's unused memory after each run. This adds time to each run.",
         key="shrink",
     )
     config_entries: Tuple[Tuple[str, str], ...] = kinds.config_entries(
@@ -252,7 +252,7 @@ class Policy(NamedTuple):
         entries.ACKNOWLEDGED,
         "Keys of configEntries and providerOptions that change results or need the application's help; they are "
         "refused unless named here.",
-        "A key that its user answers for.",
+        "An acknowledged key.",
     )
     allocator: str = kinds.word(
         "allocator",
@@ -271,8 +271,8 @@ class Policy(NamedTuple):
     tuning: Optional[str] = kinds.name(
         "tuning",
         AUTO,
-        "The InferenceTuning of the pod's namespace whose result is planned with, where image, limit and kind of node "
-        "are those that it was found with: the winner's values then replace those of this policy. Auto: the newest one "
+        "The InferenceTuning of the pod's namespace whose result is used if image, limit and kind of node "
+        "match those it was measured with: the winner's values then replace those of this policy. Auto: the newest one "
         "of the pod's own workload that fits. Where none does, and before the pod is bound, the plan is the one "
         "without. Needs the chart's tuning.enabled.",
     )
@@ -280,7 +280,7 @@ class Policy(NamedTuple):
         "observe",
         ("Sessions", "Runs", "None"),
         "Sessions",
-        "What the shim records of Python's sessions, for the node's agent. Sessions: what each session got. Runs: a "
+        "What the shim records of Python's sessions, for the node's agent. Sessions: each session's settings. Runs: a "
         "histogram of run times too (at most a microsecond per run), and both among the metrics of a program that has "
         "prometheus_client. None: nothing.",
     )
@@ -321,16 +321,16 @@ def overlaid(policy: Policy, spec: Mapping[str, Any]) -> Policy:
 
     Raises PolicyError for what the spec can't say, alone or beside the rest of the policy.
     """
-    found = _read(spec)
-    if "config_entries" in found:
-        found["config_entries"] = _with_pairs(policy.config_entries, found["config_entries"])
-    if "variables" in found:
-        found["variables"] = _with_pairs(policy.variables, found["variables"])
-    if "provider_options" in found:
+    result = _read(spec)
+    if "config_entries" in result:
+        result["config_entries"] = _with_pairs(policy.config_entries, result["config_entries"])
+    if "variables" in result:
+        result["variables"] = _with_pairs(policy.variables, result["variables"])
+    if "provider_options" in result:
         before = dict(policy.provider_options)
-        options = {name: _with_pairs(before.get(name, ()), pairs) for name, pairs in found["provider_options"]}
-        found["provider_options"] = _with_pairs(policy.provider_options, options.items())
-    made = policy._replace(**found)
+        options = {name: _with_pairs(before.get(name, ()), pairs) for name, pairs in result["provider_options"]}
+        result["provider_options"] = _with_pairs(policy.provider_options, options.items())
+    made = policy._replace(**result)
     _check_combinations(made)
     return made
 
@@ -341,7 +341,7 @@ def _with_pairs(before: Iterable[Tuple[str, Any]], after: Iterable[Tuple[str, An
 
 def _read(spec: Mapping[str, Any]) -> Dict[str, Any]:
     """The fields of a Policy that the spec sets. Raises PolicyError for a value outside its bounds."""
-    found: Dict[str, Any] = {}
+    result: Dict[str, Any] = {}
     for name, field, steps in _STEPS:
         value: Any = spec
         walked: List[str] = []
@@ -353,8 +353,8 @@ def _read(spec: Mapping[str, Any]) -> Dict[str, Any]:
             if value is None:
                 break
         if value is not None:
-            found[name] = field.read(field.path, value, field.allowed)
-    return found
+            result[name] = field.read(field.path, value, field.allowed)
+    return result
 
 
 def _check_combinations(policy: Policy) -> None:
@@ -399,37 +399,37 @@ def _check_variables(policy: Policy) -> None:
 
 def _to_acknowledge(policy: Policy) -> List[Tuple[str, str]]:
     """Path and key of each entry and option that only counts where the policy acknowledges it."""
-    found = [("onnxruntime.configEntries", key) for key, _ in policy.config_entries]
+    result = [("onnxruntime.configEntries", key) for key, _ in policy.config_entries]
     for provider, options in policy.provider_options:
-        found += [("onnxruntime.providerOptions." + provider, key) for key, _ in options]
-    return [(path, key) for path, key in found if key in entries.ACKNOWLEDGED]
+        result += [("onnxruntime.providerOptions." + provider, key) for key, _ in options]
+    return [(path, key) for path, key in result if key in entries.ACKNOWLEDGED]
 
 
 def to_settings(policy: Policy) -> Dict[str, Any]:
     """The fields that differ from the defaults, as JSON values: the short form that annotations carry."""
     defaults = Policy()._asdict()
-    found = {name: value for name, value in policy._asdict().items() if value != defaults[name]}
-    for name, value in found.items():
+    result = {name: value for name, value in policy._asdict().items() if value != defaults[name]}
+    for name, value in result.items():
         if name == "run_time_us":
-            found[name] = f"{value}us"
+            result[name] = f"{value}us"
         elif name == "reserve_cpus":
-            found[name] = f"{round(value * 1000)}m"
+            result[name] = f"{round(value * 1000)}m"
         elif name in ("config_entries", "variables"):
-            found[name] = dict(value)
+            result[name] = dict(value)
         elif name == "provider_options":
-            found[name] = {provider: dict(options) for provider, options in value}
+            result[name] = {provider: dict(options) for provider, options in value}
         elif isinstance(value, tuple):
-            found[name] = list(value)
-    return found
+            result[name] = list(value)
+    return result
 
 
 def from_settings(settings: Mapping[str, Any]) -> Policy:
     """The reverse of `to_settings`. The mapping is untrusted: unknown names are ignored, PolicyError for bad values."""
-    found = {}
+    result = {}
     for name, value in settings.items():
         field = FIELDS.get(name)
         if field is not None and value is not None:
-            found[name] = field.read(field.path, value, field.allowed)
-    policy = Policy(**found)
+            result[name] = field.read(field.path, value, field.allowed)
+    policy = Policy(**result)
     _check_combinations(policy)
     return policy

@@ -107,8 +107,8 @@ class Key(NamedTuple):
     onnxruntime: bool = False
 
 
-def _wanted(found: str) -> Optional[str]:
-    return None if found == "auto" else found
+def _wanted(result: str) -> Optional[str]:
+    return None if result == "auto" else result
 
 
 def _as_policy_says(name: str, field: Field) -> Key:
@@ -228,7 +228,7 @@ def values(plan: Plan, policy: Policy) -> Dict[str, Any]:
     said = dict(policy.config_entries).get(_SPIN_ENTRY) if plan.spinning == "bounded" else None
     # Below zero it is the runtime's own time.
     spin_us = plan.spin_us or None if said is None else int(said) if int(said) >= 0 else None
-    found: Dict[str, Any] = {
+    result: Dict[str, Any] = {
         "intraOp": plan.intra_op,
         "intraOpWithoutShim": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         "interOp": plan.inter_op,
@@ -251,23 +251,23 @@ def values(plan: Plan, policy: Policy) -> Dict[str, Any]:
         "expected": _expected(plan),
         "layout": _layout(plan.layout) if plan.layout else None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in result.items() if value is not None}
 
 
 def _layout(layout: Layout) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"workers": layout.workers, "threads": layout.threads}
+    result: Dict[str, Any] = {"workers": layout.workers, "threads": layout.threads}
     if layout.others:
-        found["others"] = [{"workers": workers, "threads": threads} for workers, threads in layout.others]
-    return found
+        result["others"] = [{"workers": workers, "threads": threads} for workers, threads in layout.others]
+    return result
 
 
 def _expected(plan: Plan) -> Optional[Dict[str, float]]:
     """What the model says of the plan under the load that the policy states."""
-    found = plan.expected
-    if found is None:
+    result = plan.expected
+    if result is None:
         return None
-    milliseconds = {"p50Ms": found.p50_s * 1000, "p99Ms": found.p99_s * 1000}
-    figures = {**milliseconds, "cpus": found.cpus, "throttledPercent": found.throttled * 100}
+    milliseconds = {"p50Ms": result.p50_s * 1000, "p99Ms": result.p99_s * 1000}
+    figures = {**milliseconds, "cpus": result.cpus, "throttledPercent": result.throttled * 100}
     return {name: float(f"{value:.3g}") for name, value in figures.items()}
 
 
@@ -366,7 +366,7 @@ def _read_tuned(part: Any) -> Tuned:
 
 
 def _read_budget(part: Mapping[str, Any]) -> Budget:
-    found: Dict[str, Any] = {}
+    result: Dict[str, Any] = {}
     for name, kind in _BUDGET_FIELDS:
         if part.get(name) is None:
             continue
@@ -377,5 +377,5 @@ def _read_budget(part: Mapping[str, Any]) -> Budget:
             raise WireError(f"plan annotation: budget.{name} must be of type {kind.__name__}")
         if isinstance(value, (int, float)) and not 0 <= value <= 1e6:
             raise WireError(f"plan annotation: budget.{name} must be from 0 to 1000000")
-        found[name] = value
-    return Budget(**found)
+        result[name] = value
+    return Budget(**result)

@@ -58,25 +58,25 @@ class View:
         The directories are those that exist of the process's own cgroup and its ancestors, nearest first; [] where
         none can be seen.
         """
-        version, found = 1, self._visible(controller)
+        version, result = 1, self._visible(controller)
         # Which version has the controller is known from /proc/PID/cgroup, and else by what there is.
-        if controller not in self._own or not (found or self._knows_own):
-            version, found = 2, self._visible("")
+        if controller not in self._own or not (result or self._knows_own):
+            version, result = 2, self._visible("")
         own = depth_of(self._own.get(controller if version == 1 else "", "/"))
-        return version, [found[depth] for depth in sorted(found, reverse=True)], self._knows_own and own in found
+        return version, [result[depth] for depth in sorted(result, reverse=True)], self._knows_own and own in result
 
     def _visible(self, hierarchy: str) -> dict[int, str]:
         """Depth -> directory of the process's cgroup and its ancestors, by all mounts of the hierarchy."""
         own = self._own.get(hierarchy)
         if own is None:
             return {}
-        found = self._below([(root, point) for name, root, point in self._mounts if name == hierarchy], own)
-        if not found and self._guessed:
-            found = self._below([("/", point) for point in usual_mount_points(hierarchy)], own)
-        return found
+        result = self._below([(root, point) for name, root, point in self._mounts if name == hierarchy], own)
+        if not result and self._guessed:
+            result = self._below([("/", point) for point in usual_mount_points(hierarchy)], own)
+        return result
 
     def _below(self, mounts: list[tuple[str, str]], own: str) -> dict[int, str]:
-        found: dict[int, str] = {}
+        result: dict[int, str] = {}
         for mount_root, mount_point in mounts:
             below = visible_path(own, mount_root)
             if below is None:
@@ -85,9 +85,9 @@ class View:
             for name in ["", *below]:
                 if name:
                     directory, depth = directory + "/" + name, depth + 1
-                if depth not in found and os.path.isdir(directory):
-                    found[depth] = directory
-        return found
+                if depth not in result and os.path.isdir(directory):
+                    result[depth] = directory
+        return result
 
 
 def process_folder(root: str, pid: int | str) -> str:

@@ -131,16 +131,16 @@ def refresh(facts: Facts) -> None:
     """
     facts.cpus = read_cpus()
     facts.owner = _read_owner(facts.cpus) if facts.cpus else ""
-    found = cgroup.ResourceLimits()
+    result = cgroup.ResourceLimits()
     try:
         if facts.controller is not None:
-            found = facts.controller.read()
+            result = facts.controller.read()
     except Exception as error:
         errors.let_through(error)
-    facts.quota_cpus, facts.cgroup_path = found.quota_cpus, found.quota_path
+    facts.quota_cpus, facts.cgroup_path = result.quota_cpus, result.quota_path
     facts.throttled = None
-    if found.nr_periods is not None and found.nr_throttled is not None and found.throttled_us is not None:
-        facts.throttled = (found.nr_periods, found.nr_throttled, found.throttled_us)
+    if result.nr_periods is not None and result.nr_throttled is not None and result.throttled_us is not None:
+        facts.throttled = (result.nr_periods, result.nr_throttled, result.throttled_us)
 
 
 def read_cpus() -> int | None:

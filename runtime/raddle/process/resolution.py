@@ -76,7 +76,7 @@ class Effective:
 
 def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     """What the plan's fields (env.decode) come to for these facts."""
-    found = Effective()
+    result = Effective()
     size = cpuset.count(facts.cpus) if facts.cpus else None
     words = f"cpuset of {size} ({facts.owner})" if facts.owner else f"cpuset of {size}"
     threads, where = cpu_capacity, cpus_where = _capacity(fields, facts, size, words)
@@ -91,24 +91,24 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
         where += f", shared by {workers} workers"
         cpus_where += f", shared by {workers} workers"
     share = None if threads is None else max(1, threads // workers)
-    found.cap = None if threads is None else max(1, threads // streams)
+    result.cap = None if threads is None else max(1, threads // streams)
     least = fields.get("min", 1)
-    found.intra = _clamped("intra", fields.get("intra"), found.cap, least, where, found.because)
-    found.inter = _clamped("inter", fields.get("inter"), found.cap, fields.get("min_inter", 1), where, found.because)
+    result.intra = _clamped("intra", fields.get("intra"), result.cap, least, where, result.because)
+    result.inter = _clamped("inter", fields.get("inter"), result.cap, fields.get("min_inter", 1), where, result.because)
     if fields.get("global"):
         planned = fields.get("global_intra", fields.get("intra"))
-        found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
-    found.exclusive = (0 < fields.get("excl", 0) == size or facts.owner != "") and streams == 1
-    found.runs, found.cpu_capacity, found.cpus_where = fields.get("runs", 1), cpu_capacity, cpus_where
-    found.oversubscribed, found.endless = oversubscribed, found.exclusive and bool(fields.get("excl_always"))
-    found.spin = fields.get("spin")
-    if found.spin == "bounded":
-        found.spin, why = found.spinning(found.intra, found.inter, parallel=fields.get("mode") == "parallel")
+        result.global_intra = _clamped("global_intra", planned, share, least, where, result.because)
+    result.exclusive = (0 < fields.get("excl", 0) == size or facts.owner != "") and streams == 1
+    result.runs, result.cpu_capacity, result.cpus_where = fields.get("runs", 1), cpu_capacity, cpus_where
+    result.oversubscribed, result.endless = oversubscribed, result.exclusive and bool(fields.get("excl_always"))
+    result.spin = fields.get("spin")
+    if result.spin == "bounded":
+        result.spin, why = result.spinning(result.intra, result.inter, parallel=fields.get("mode") == "parallel")
         if why:
-            found.because["spin"] = why
-        if found.spin == "bounded":
-            found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
-    return found
+            result.because["spin"] = why
+        if result.spin == "bounded":
+            result.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
+    return result
 
 
 def _capacity(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:

@@ -24,16 +24,16 @@ def same_program() -> list[int]:
     if parent == 0:
         return [os.getpid()]
     mine = _command_line("self")
-    found: list[int] = []
+    result: list[int] = []
     # A child is listed by the thread that made it; each thread and each child may end meanwhile.
     for thread in os.listdir(f"/proc/{parent}/task")[:MAX_PARENT_THREADS]:
         try:
             for child in _read(f"/proc/{parent}/task/{thread}/children").split():
-                if len(found) < MAX_SIBLINGS and _runs(child.decode(), mine):
-                    found.append(int(child))
+                if len(result) < MAX_SIBLINGS and _runs(child.decode(), mine):
+                    result.append(int(child))
         except OSError as error:  # noqa: PERF203  # as above
             errors.let_through(error)
-    return found
+    return result
 
 
 def _runs(pid: str, command_line: bytes) -> bool:
@@ -51,7 +51,7 @@ def serving(siblings: list[int], starts: tuple[bytes, ...]) -> list[int]:
     """
     me = os.getpid()
     started, now = _start_s(me), time.clock_gettime(time.CLOCK_BOOTTIME)
-    found = []
+    result = []
     for sibling in siblings:
         try:
             if sibling != me and not _has_mapped(sibling, starts):
@@ -63,8 +63,8 @@ def serving(siblings: list[int], starts: tuple[bytes, ...]) -> list[int]:
         except OSError as error:
             errors.let_through(error)
             continue
-        found.append(sibling)
-    return found
+        result.append(sibling)
+    return result
 
 
 def _start_s(pid: int) -> float:

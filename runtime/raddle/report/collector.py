@@ -50,12 +50,12 @@ class Collector:
             errors.let_through(error)
             return ()
 
-    def families(self, found: Iterable[groups.Group]) -> Iterable[Any]:
+    def families(self, result: Iterable[groups.Group]) -> Iterable[Any]:
         """The metrics of these groups."""
         made: dict[str, int] = {}
         threads: dict[tuple[str, str], int] = {}
         runs: dict[str, tuple[list[int], int]] = {}
-        for one in found:
+        for one in result:
             made[one.runtime] = made.get(one.runtime, 0) + one.alike
             if one.threads is not None:
                 labels = (one.runtime, one.source)

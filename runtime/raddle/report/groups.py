@@ -33,21 +33,21 @@ class Group(NamedTuple):
 
 def read() -> List[Group]:
     """The groups, those with the most threads first."""
-    found: dict[Tuple[str, Optional[int], str], Group] = {}
+    result: dict[Tuple[str, Optional[int], str], Group] = {}
     own = os.getpid()
     for session in list(record.sessions):
         # A forked child has its parent's records.
         if session.get("pid", own) != own or record.UNFINISHED in session:
             continue
         key = (str(session.get("runtime", "")), *in_effect(session))
-        group = found.get(key) or Group(*key, 0, None, 0)
+        group = result.get(key) or Group(*key, 0, None, 0)
         counts, total_ns = group.counts, group.total_ns
         if "runs" in session:
             runs = session["runs"]
             counts = [one + more for one, more in zip(counts or [0] * len(runs.counts), runs.counts)]
             total_ns += runs.total_ns
-        found[key] = group._replace(alike=group.alike + 1, counts=counts, total_ns=total_ns)
-    return sorted(found.values(), key=lambda group: -group.alike * (group.threads or 0))
+        result[key] = group._replace(alike=group.alike + 1, counts=counts, total_ns=total_ns)
+    return sorted(result.values(), key=lambda group: -group.alike * (group.threads or 0))
 
 
 def in_effect(session: Mapping[str, Any]) -> Tuple[Optional[int], str]:

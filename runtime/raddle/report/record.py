@@ -1,7 +1,7 @@
 """What the shim did in this process, kept in memory.
 
 `sessions` is for anyone who asks from inside the process (`raddle.report.record.sessions`). Where RADDLE_AGENT names
-the node's agent, it is sent to that too (`tell`).
+the node's agent, it is sent to that too (`datagrams`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ UNFINISHED = "unfinished"
 sessions: list[dict[str, Any]] = []
 # Adapter's name -> its module, once its runtime was imported.
 adapters: dict[str, Any] = {}
-# Tells the node's agent what is new and never raises; None: there is none to tell. `tell` puts it here.
-tell_agent: Callable[[], None] | None = None
+# Reports changes to the node's agent and never raises; None: there is no agent. `datagrams` sets it.
+notify_agent: Callable[[], None] | None = None
 
 
 def add(session: dict[str, Any]) -> None:
@@ -32,5 +32,5 @@ def add(session: dict[str, Any]) -> None:
 
 def changed() -> None:
     """Brings the node's agent up to date, where there is one. Never raises."""
-    if tell_agent is not None:
-        tell_agent()
+    if notify_agent is not None:
+        notify_agent()

@@ -29,13 +29,13 @@ Input = Tuple[str, str, List[int], bytes]
 
 def inputs(folder: str) -> List[Input]:
     """Name, type, dimensions and values of each input."""
-    found = []
+    result = []
     with open(os.path.join(folder, "inputs"), encoding="utf-8") as lines:
         for line in lines:
             kind, dims, file, name = line.rstrip("\n").split(" ", 3)
             with open(os.path.join(folder, file), "rb") as values:
-                found.append((name, kind, [] if dims == "-" else [int(dim) for dim in dims.split(",")], values.read()))
-    return found
+                result.append((name, kind, [] if dims == "-" else [int(dim) for dim in dims.split(",")], values.read()))
+    return result
 
 
 def onnx(model: str, given: List[Input], io_binding: bool) -> Tuple[Callable[[], object], Dict[str, Any]]:

@@ -148,5 +148,5 @@ def serve():
 
 
 def became(pods):
-    """Count pods by what they got: `node` values, `safe` values, or `none`."""
+    """Count pods by the values they have: `node` values, `safe` values, or `none`."""
     return Counter("none" if not injected(one) else "node" if planned_for(one) else "safe" for one in pods)

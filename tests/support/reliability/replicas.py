@@ -23,13 +23,7 @@ from cluster.objects import namespace
 from cluster.waiting import wait
 from raddle_operator import certificates
 from raddle_operator.certificates.x509 import key_pem
-from support.reliability.installed import (
-    CONFIGURATION_PATH,
-    STATUS_OPTIONS,
-    installed,
-    knows_the_node,
-    register_node,
-)
+from support.reliability.installed import CONFIGURATION_PATH, STATUS_OPTIONS, installed, knows_the_node, register_node
 from unavailable import UnavailableError
 
 CLUSTER_OPTIONS = {"extra_flags": {"kube-apiserver": ["--enable-aggregator-routing=true"]}}

@@ -44,11 +44,7 @@ DEBIAN = ("libomp5-16", "libomp5-19", "libblis4-openmp", "libblis4-pthread")
 
 
 def environment(
-    limit_cpus: float,
-    runtimes: Sequence[str],
-    *,
-    sets: Mapping[str, str] | None = None,
-    **spec: Any,
+    limit_cpus: float, runtimes: Sequence[str], *, sets: Mapping[str, str] | None = None, **spec: Any
 ) -> dict[str, str]:
     """The variables of a container with this CPU limit whose pod spec `sets` some, under a policy of this `spec`."""
     entries = [{"name": name, "value": value} for name, value in (sets or {}).items()]

@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 import onnx_models
 from raddle.delivery import LIBRARY, MOUNT_PATH
 from runtimes.nodejs import NEWEST, architecture, node, package
@@ -132,14 +130,6 @@ def sums() -> dict[str, Any]:
     return {"model": str(onnx_models.write(folder() / "sums.onnx", graph)), "shape": [16384, 256]}
 
 
-def two_cpus() -> list[int]:
-    """Two CPUs that this process may run on."""
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
-        pytest.skip("a pool needs two CPUs")
-    return cpus[:2]
-
-
 def plan(**fields: Any) -> str:
     """RADDLE_PLAN; two threads that don't spin, unless `fields` say otherwise. A dot in a key is a double underscore."""
     chosen: dict[str, Any] = {"intra": 2, "inter": 1, "spin": "never", "mode": "sequential", "aff": "none"}
@@ -166,7 +156,7 @@ def run(
     `text` is the plan, with which the library is preloaded too; None: stock. `before` runs in the child ahead of exec, `prefix`
     is a command that runs the rest. `request` is what else the program is told.
     """
-    allowed = two_cpus() if cpus is None else cpus
+    allowed = shim_lab.two_cpus() if cpus is None else cpus
 
     def prepare() -> None:
         os.sched_setaffinity(0, allowed)
@@ -199,13 +189,3 @@ def stock(program: Path, *sessions: Mapping[str, Any], **request: Any) -> Seen:
     if key not in _stock:
         _stock[key] = run(program, *sessions, **request)
     return _stock[key]
-
-
-def namespace(*commands: str) -> list[str]:
-    """A command prefix: the rest runs in a mount namespace of its own, after these shell commands; needs root."""
-    script = " && ".join([*commands, 'exec "$@"'])
-    prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
-    tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
-    return prefix

@@ -88,12 +88,7 @@ def server(
     argv = [word.replace("{port}", str(port)) for word in command]
     with errors.open("w") as stderr:
         process = subprocess.Popen(
-            argv,
-            env=shim_lab.environment(env),
-            stdout=stderr,
-            stderr=stderr,
-            cwd=PROGRAMS,
-            start_new_session=True,
+            argv, env=shim_lab.environment(env), stdout=stderr, stderr=stderr, cwd=PROGRAMS, start_new_session=True
         )
     try:
         _wait_until_it_answers(process, port, errors)

@@ -28,14 +28,7 @@ APP = process_lab.PROGRAMS / "reach_app.py"
 CACHE = libonnxruntime.HOME.with_name("reach")
 VERSION = "3.11"
 ONNXRUNTIME = {"3.8": "ort-1.19.2-py3.8", VERSION: "ort-1.32.0", "3.13": "ort-1.31.1-py3.13"}
-TOOLS = (
-    "pex==2.105.2",
-    "pipx==1.18.4",
-    "poetry==2.5.1",
-    "shiv==1.0.8",
-    "uv==0.13.9",
-    "virtualenv==21.15.8",
-)
+TOOLS = ("pex==2.105.2", "pipx==1.18.4", "poetry==2.5.1", "shiv==1.0.8", "uv==0.13.9", "virtualenv==21.15.8")
 PYINSTALLER = ("coexist-pyinstaller-6.22.3", "pyinstaller==6.22.3")
 # Debian's packages: for this machine's release, and for a root of its own.
 SUPERVISORS = ("dumb-init", "tini")
@@ -422,12 +415,7 @@ def _heroku(lab: Lab) -> Image:
         "export PYTHONPATH=${PYTHONPATH:-$HOME}\n"
     )
     start = 'for one in .profile.d/*.sh; do . "$one"; done; exec "$@"'
-    return Image(
-        ("bash", "-c", start, "bash", f"python{VERSION}", lab.app),
-        {"HOME": str(home)},
-        packages(),
-        cwd=home,
-    )
+    return Image(("bash", "-c", start, "bash", f"python{VERSION}", lab.app), {"HOME": str(home)}, packages(), cwd=home)
 
 
 @layout("s2i")

@@ -79,6 +79,14 @@ assert any("2026" in text for _, text, _ in found), found
 """
 
 
+def two_cpus() -> list[int]:
+    """Two of this process's CPUs; where it has one the module that asks is skipped: a pool of one has no threads."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+    return cpus[:2]
+
+
 def mount(folder: Path) -> Path:
     """The tree that the ConfigMap volume gives a container, below `folder`."""
     delivery.write(str(folder))

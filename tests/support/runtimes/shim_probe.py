@@ -92,11 +92,7 @@ CONFIG_KEYS = (
     "session.use_device_allocator_for_initializers",
     "session.disable_prepacking",
 )
-ATTRIBUTES = {
-    "intra": "intra_op_num_threads",
-    "inter": "inter_op_num_threads",
-    "optimized": "optimized_model_filepath",
-}
+ATTRIBUTES = {"intra": "intra_op_num_threads", "inter": "inter_op_num_threads", "optimized": "optimized_model_filepath"}
 ATTRIBUTES.update({name: name for name in dir(ort.SessionOptions) if name.startswith(("enable_", "use_"))})
 
 

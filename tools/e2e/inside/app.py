@@ -37,13 +37,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     cpus = allowed("self")
     answer, seen = session(sys.argv[1], RUNS)
-    found = {
+    result = {
         "cpus": cpus,
         **seen,
         "quota_cpus": quota_cpus(),
         "load": load(answer) if os.environ.get("E2E_LOAD") != "0" else {},
     }
-    print(json.dumps(found), flush=True)
+    print(json.dumps(result), flush=True)
     while not stop.wait(PAUSE_SECONDS):
         answer()
 

@@ -21,10 +21,10 @@ Group `raddle.dev`, version `v1alpha1`. The schemas are [`crds/`](../../crds); `
 """
 
 
-def render(found: list[dict[str, Any]] | None = None) -> str:
+def render(result: list[dict[str, Any]] | None = None) -> str:
     """The page for these CRDs, or for the project's, as Markdown."""
-    found = load() if found is None else found
-    return HEADER + "".join(_kind_row(crd) for crd in found) + "".join(_kind_section(crd) for crd in found)
+    result = load() if result is None else result
+    return HEADER + "".join(_kind_row(crd) for crd in result) + "".join(_kind_section(crd) for crd in result)
 
 
 def load() -> list[dict[str, Any]]:
@@ -80,21 +80,21 @@ def _type(field: dict[str, Any]) -> str:
 def _allowed(field: dict[str, Any]) -> str:
     """The enum, bounds or pattern of a field or of its items, in words."""
     inner = field.get("items") or field.get("additionalProperties")
-    found = []
+    result = []
     if "enum" in field:
-        found.append(", ".join(_literal(word) for word in field["enum"]))
-    found += _span(field, "minimum", "maximum", "")
+        result.append(", ".join(_literal(word) for word in field["enum"]))
+    result += _span(field, "minimum", "maximum", "")
     if field.get("exclusiveMinimum"):
-        found[-1] = f"above {found[-1]}"
-    found += _span(field, "minItems", "maxItems", " items")
-    found += _span(field, "minProperties", "maxProperties", " entries")
+        result[-1] = f"above {result[-1]}"
+    result += _span(field, "minItems", "maxItems", " items")
+    result += _span(field, "minProperties", "maxProperties", " entries")
     if "enum" not in field:
-        found += _span(field, "minLength", "maxLength", " characters")
+        result += _span(field, "minLength", "maxLength", " characters")
     if "pattern" in field:
-        found.append(_code(field["pattern"]))
+        result.append(_code(field["pattern"]))
     if inner and inner["type"] != "object" and (of_inner := _allowed(inner)):
-        found.append(f"each {of_inner}")
-    return "; ".join(found)
+        result.append(f"each {of_inner}")
+    return "; ".join(result)
 
 
 def _code(text: str) -> str:

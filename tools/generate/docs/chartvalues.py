@@ -42,7 +42,7 @@ class Value(NamedTuple):
 
 def comments(text: str) -> dict[str, str]:
     """The comment above each key of a values.yaml, by dotted path, as one line; keys without one are not in."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     parents: list[tuple[int, str]] = []
     above: list[str] = []
     for line in text.splitlines():
@@ -55,9 +55,9 @@ def comments(text: str) -> dict[str, str]:
         else:
             parents = [(depth, name) for depth, name in parents if depth < indent] + [(indent, content.split(":")[0])]
             if above:
-                found[".".join(name for _, name in parents)] = " ".join(above)
+                result[".".join(name for _, name in parents)] = " ".join(above)
             above = []
-    return found
+    return result
 
 
 def values(defaults: Any, schema: Any, described: dict[str, str]) -> list[Value]:

@@ -65,8 +65,8 @@ def render() -> str:
 
 def _variables() -> dict[Variable, list[str]]:
     """Each variable, and the families that have it."""
-    found: dict[Variable, list[str]] = {}
+    result: dict[Variable, list[str]] = {}
     for family in FAMILIES:
         for variable in family.variables:
-            found.setdefault(variable, []).append(f"`{family.name}`")
-    return found
+            result.setdefault(variable, []).append(f"`{family.name}`")
+    return result

@@ -157,8 +157,8 @@ def agent() -> list[Described]:
         processes=(Process(pid=1, command="c", threads=1, pools=(Pool(name="c", threads=1, ran=1, used_cpus=1.0),)),),
         findings=tuple(Finding(cause=cause, detail="d", fix="f") for cause in Cause),
     )
-    served = Served(datagrams.Told().refused)
-    served.tell(NodeReport(node="n", level=Level.PROCESSES, at="", window_s=1.0, containers=(container,)))
+    served = Served(datagrams.ReportedSessions().refused)
+    served.update(NodeReport(node="n", level=Level.PROCESSES, at="", window_s=1.0, containers=(container,)))
     return described(served.collect())
 
 

@@ -47,10 +47,10 @@ without a value were not measured. Libraries that work in batches (training, mat
 
 def page() -> str:
     """The page, as Markdown."""
-    found = _records()
+    result = _records()
     headings = ("", "version", "stock", "with Raddle", "speed", "how")
-    return f"{HEADER}{len(found['rows'])} rows, on {found['machine']}.\n\n" + report.markdown_table(
-        headings, [_cells(row) for row in found["rows"]]
+    return f"{HEADER}{len(result['rows'])} rows, on {result['machine']}.\n\n" + report.markdown_table(
+        headings, [_cells(row) for row in result["rows"]]
     )
 
 
@@ -60,8 +60,8 @@ def _times(ratio: float) -> str:
 
 
 def _records() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(RECORDS.read_text())
-    return found
+    result: dict[str, Any] = json.loads(RECORDS.read_text())
+    return result
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -81,8 +81,8 @@ def _speed(row: Mapping[str, Any]) -> str:
 
 def _last(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """What counts in the end: with what is advised, where that was tried."""
-    found: Mapping[str, Any] = row.get("advised", row["raddle"])
-    return found
+    result: Mapping[str, Any] = row.get("advised", row["raddle"])
+    return result
 
 
 def _how(row: Mapping[str, Any]) -> str:

@@ -61,14 +61,14 @@ def example(kind: Kind) -> TuningResult:
     }[kind]
     candidates = [_PLAN, *map(Candidate.of, _SEARCHED)]
     blocks = {one: tuple(_block(one, aim, seed) for seed in range(_BLOCKS)) for one in candidates}
-    losses = {one: [statistics.loss(kind, block) or 0.0 for block in found] for one, found in blocks.items()}
+    losses = {one: [statistics.loss(kind, block) or 0.0 for block in item] for one, item in blocks.items()}
     winner = min(candidates, key=lambda one: sum(losses[one]))
 
     def gain(one: Candidate, other: Candidate) -> Interval:
         pairs = [a - b for a, b in zip(losses[one], losses[other], strict=True)]
         return statistics.interval(kind, pairs)
 
-    trials = [Trial(candidate=one, phases=("race",), blocks=found) for one, found in blocks.items()]
+    trials = [Trial(candidate=one, phases=("race",), blocks=item) for one, item in blocks.items()]
     failed = Trial(candidate=_FAILS, phases=("settings",), blocks=(), skipped="the image has no libjemalloc.so.2")
     again = [_block(_PLAN, aim, seed, "again") for seed in range(_BLOCKS)]
     noise = [(statistics.loss(kind, one) or 0.0) - loss for one, loss in zip(again, losses[_PLAN], strict=True)]
@@ -119,11 +119,11 @@ def _bound_test(aim: Objective, blocks: tuple[Block, ...]) -> BoundTest | None:
 def _front(blocks: Mapping[Candidate, tuple[Block, ...]]) -> tuple[Candidate, ...]:
     figures = {
         one: (
-            statistics.p99_ms(found) or 0.0,
-            -sum(block.throughput for block in found),
-            statistics.cpu_ms_per_request(found) or 0.0,
+            statistics.p99_ms(item) or 0.0,
+            -sum(block.throughput for block in item),
+            statistics.cpu_ms_per_request(item) or 0.0,
         )
-        for one, found in blocks.items()
+        for one, item in blocks.items()
     }
     return tuple(
         one
@@ -197,7 +197,7 @@ def _costs(candidate: Candidate, threads: int, each: int) -> tuple[float, float,
 
 
 def _setting(candidate: Candidate, path: str) -> Value:
-    found = candidate.get(path)
-    found = _PLANNED.get(path) if found is None else found
-    assert found is not None
-    return found
+    result = candidate.get(path)
+    result = _PLANNED.get(path) if result is None else result
+    assert result is not None
+    return result

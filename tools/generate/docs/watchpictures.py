@@ -44,7 +44,7 @@ def machine() -> Machine:
 def node() -> str:
     """The picture of a node's cores."""
     report, its = reports()[NODE], machine()
-    return svg.draw(layout.picture(its, nodepicture.marks(report, nodepicture.ran(report, its))))
+    return svg.draw(layout.picture(its, nodepicture.marks(report, nodepicture.occupancy(report, its))))
 
 
 def _report(name: str, containers: tuple[Container, ...]) -> NodeReport:

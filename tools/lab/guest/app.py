@@ -48,15 +48,15 @@ def look() -> Any:
 
 def anonymous_pages() -> dict[str, int]:
     """NUMA node -> pages of this process's own memory on it, by /proc/self/numa_maps."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for line in Path("/proc/self/numa_maps").read_text().splitlines():
         words = line.split()
         if any(word.startswith("anon=") for word in words):
             for word in words:
                 node, _, pages = word.partition("=")
                 if node[:1] == "N" and node[1:].isdigit():
-                    found[node[1:]] = found.get(node[1:], 0) + int(pages)
-    return found
+                    result[node[1:]] = result.get(node[1:], 0) + int(pages)
+    return result
 
 
 def kernel() -> dict[str, Any]:

@@ -78,10 +78,10 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def expect(found: object, wanted: object) -> None:
+def expect(result: object, wanted: object) -> None:
     """Raise AssertionError unless they are equal."""
-    if found != wanted:
-        raise AssertionError(f"{found!r} is not {wanted!r}")
+    if result != wanted:
+        raise AssertionError(f"{result!r} is not {wanted!r}")
 
 
 @contextlib.contextmanager
@@ -149,9 +149,9 @@ def the_quota_that_is_read_is_the_one_that_throttles() -> None:
         with pod() as (outer, inner):
             write(outer / "cpu.max", outer_us)
             write(inner / "cpu.max", inner_us)
-            found = inside(inner, BURN)
-        expect((found["quota"], found["binding"], found["path"]), (0.2, 0.2, str(TOP / where)))
-        expect((found["throttled"] > 0, found["cpu_per_wall"] <= 0.25), (True, True))
+            result = inside(inner, BURN)
+        expect((result["quota"], result["binding"], result["path"]), (0.2, 0.2, str(TOP / where)))
+        expect((result["throttled"] > 0, result["cpu_per_wall"] <= 0.25), (True, True))
 
 
 def the_cpus_that_are_read_are_those_of_the_scheduler() -> None:
@@ -159,15 +159,15 @@ def the_cpus_that_are_read_are_those_of_the_scheduler() -> None:
     with pod() as (outer, inner):
         write(outer / "cpuset.cpus", "0-2")
         write(inner / "cpuset.cpus", "1-3")
-        found = inside(inner)
-        expect((found["cpus"], found["affinity"]), ("1-2", "1-2"))
+        result = inside(inner)
+        expect((result["cpus"], result["affinity"]), ("1-2", "1-2"))
         write(inner / "cpuset.cpus", "\n")
         expect(inside(inner)["cpus"], "0-2")
         online = Path("/sys/devices/system/cpu/cpu2/online")
         write(online, "0")
         try:
-            found = inside(inner)
-            expect((found["cpus"], found["affinity"]), ("0-1", "0-1"))
+            result = inside(inner)
+            expect((result["cpus"], result["affinity"]), ("0-1", "0-1"))
         finally:
             write(online, "1")
 
@@ -178,8 +178,8 @@ def a_cgroup_without_controllers_has_its_parents_limits() -> None:
         write(inner / "cpu.max", "50000 100000")
         write(inner / "cpuset.cpus", "1")
         (inner / "workers").mkdir()
-        found = inside(inner / "workers")
-        expect((found["quota"], found["path"], found["cpus"]), (0.5, str(inner), "1"))
+        result = inside(inner / "workers")
+        expect((result["quota"], result["path"], result["cpus"]), (0.5, str(inner), "1"))
 
 
 def a_thread_in_a_threaded_cgroup_reads_its_own_limits() -> None:
@@ -236,8 +236,8 @@ print(json.dumps([*seen, look()]))
         write(outer / "cpu.max", "60000 100000")
         write(inner / "cpu.max", "70000 100000")
         write(inner / "cpuset.cpus", "1-2")
-        found = inside(inner)
-        expect((found["quota"], found["path"]), (0.6, str(outer)))
+        result = inside(inner)
+        expect((result["quota"], result["path"]), (0.6, str(outer)))
         host, both, own = inside(inner, code)
         expect((host["quota"], host["path"], host["cpus"]), (None, None, "1-2"))
         expect((both["quota"], both["path"], both["cpus"]), (0.7, "/tmp/own", "1-2"))
@@ -254,9 +254,9 @@ def a_resize_is_followed_in_both_directions() -> None:
             write(inner / "cpu.max", quota)
             write(inner / "cpuset.cpus", cpus)
             print(file=process.stdin, flush=True)
-            found = json.loads(process.stdout.readline())
+            result = json.loads(process.stdout.readline())
             quota_cpus = None if quota == "max" else int(quota) / 100000
-            expect((found["quota"], found["cpus"], found["affinity"]), (quota_cpus, cpus, cpus))
+            expect((result["quota"], result["cpus"], result["affinity"]), (quota_cpus, cpus, cpus))
         process.stdin.close()
         process.wait(TIMEOUT_S)
 
@@ -273,9 +273,9 @@ def a_cgroup_that_is_gone_leaves_its_parents_limits() -> None:
             time.sleep(0.01)
         remove(inner)
         code = f"print(json.dumps([cgroup.read_limits('/', {pid}).quota_cpus, open('/proc/{pid}/cgroup').read()]))"
-        found = inside(TOP / "system", code)
+        result = inside(TOP / "system", code)
         os.waitpid(pid, 0)
-        expect(found, [0.8, "0::/pod/box (deleted)\n"])
+        expect(result, [0.8, "0::/pod/box (deleted)\n"])
 
 
 def burst_weight_and_memory_are_told() -> None:
@@ -284,8 +284,8 @@ def burst_weight_and_memory_are_told() -> None:
         for name, text in (("cpu.max", "50000"), ("cpu.max.burst", "20000"), ("cpu.weight", "39")):
             write(inner / name, text)
         write(inner / "memory.max", str(300 << 20))
-        found = inside(inner)
-        expect((found["quota"], found["burst"], found["weight"], found["memory"]), (0.5, 20000, 39, 300 << 20))
+        result = inside(inner)
+        expect((result["quota"], result["burst"], result["weight"], result["memory"]), (0.5, 20000, 39, 300 << 20))
 
 
 CHECKS = (

@@ -157,14 +157,14 @@ def _parallel_gain(timed: Graph, profiles: Mapping[int, NodeTimes]) -> float:
 def _kinds(model: Model, measured: Measured | None) -> tuple[Kind, ...]:
     if measured is None:
         return _counted(model.kinds)
-    found = []
+    result = []
     medians = _medians(measured)
     for name in medians[1].kinds:
         times = {threads: profile.kinds.get(name, 0.0) for threads, profile in medians.items()}
         one, most = (
             [round_.kinds.get(name, 0.0) for round_ in measured.profiles[threads]] for threads in (1, max(medians))
         )
-        found.append(
+        result.append(
             Kind(
                 name=name,
                 count=measured.kinds.get(name, 0),
@@ -173,7 +173,7 @@ def _kinds(model: Model, measured: Measured | None) -> tuple[Kind, ...]:
                 told_apart=scaling.told_apart(one, most),
             )
         )
-    return tuple(sorted(found, key=lambda kind: (-kind.times_ms[1], kind.name)))
+    return tuple(sorted(result, key=lambda kind: (-kind.times_ms[1], kind.name)))
 
 
 def _dynamic(model: Model) -> tuple[Dynamic, ...]:

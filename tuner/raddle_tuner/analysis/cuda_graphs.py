@@ -42,13 +42,13 @@ _WAITED_FOR: Final = ("aten::item", "aten::masked_select", "aten::nonzero", "ate
 
 def obstacles_of_script(control_flow: Sequence[tuple[str, str]], kinds: Mapping[str, int]) -> tuple[str, ...]:
     """The same of a TorchScript model, as far as its code shows."""
-    found = []
+    result = []
     if control_flow:
-        found.append(f"control flow ({_counted(Counter(kind for kind, _ in control_flow))}): {_DECIDES}")
+        result.append(f"control flow ({_counted(Counter(kind for kind, _ in control_flow))}): {_DECIDES}")
     waited = {kind: kinds[kind] for kind in _WAITED_FOR if kinds.get(kind)}
     if waited:
-        found.append(f"values or shapes that the host waits for ({_counted(waited)})")
-    return tuple(found)
+        result.append(f"values or shapes that the host waits for ({_counted(waited)})")
+    return tuple(result)
 
 
 def open_dimensions(one: ModelInput) -> tuple[str, ...]:
@@ -61,19 +61,19 @@ def open_dimensions(one: ModelInput) -> tuple[str, ...]:
 
 
 def _control_flow(model: Model) -> Iterator[str]:
-    found = {kind: model.kinds[kind] for kind in CONTROL_FLOW if model.kinds.get(kind)}
-    if found:
-        yield f"control flow ({_counted(found)}): {_DECIDES}"
+    result = {kind: model.kinds[kind] for kind in CONTROL_FLOW if model.kinds.get(kind)}
+    if result:
+        yield f"control flow ({_counted(result)}): {_DECIDES}"
 
 
 def _partition(model: Model) -> Iterator[str]:
-    found = {
+    result = {
         kind: count
         for kind, count in sorted(model.kinds.items())
         if kind in _CPU_ONLY or (kind.startswith(_ML) and kind != _ML_ON_CUDA)
     }
-    if found:
-        yield f"operators that only the CPU has ({_counted(found)}): the model is split between CPU and GPU"
+    if result:
+        yield f"operators that only the CPU has ({_counted(result)}): the model is split between CPU and GPU"
     odd = [f"{one.name} {one.text}" for one in model.inputs if one.type == "tensor(string)" or "tensor" not in one.type]
     if odd:
         yield f"inputs that no GPU takes ({', '.join(odd)})"
@@ -81,10 +81,10 @@ def _partition(model: Model) -> Iterator[str]:
 
 def _shapes(model: Model) -> Iterator[str]:
     dynamic = {one.name: open_dimensions(one) for one in model.inputs}
-    found = [f"{name}: {', '.join(dims)}" for name, dims in dynamic.items() if dims]
-    found += [f"{one.name}: any" for one in model.inputs if one.shape is None and "tensor" in one.type]
-    if found:
-        yield f"dynamic shapes ({'; '.join(found)}): a graph is captured for one shape; pad to a few fixed ones"
+    result = [f"{name}: {', '.join(dims)}" for name, dims in dynamic.items() if dims]
+    result += [f"{one.name}: any" for one in model.inputs if one.shape is None and "tensor" in one.type]
+    if result:
+        yield f"dynamic shapes ({'; '.join(result)}): a graph is captured for one shape; pad to a few fixed ones"
     by_values = {kind: model.kinds[kind] for kind in _SHAPES_BY_VALUES if model.kinds.get(kind)}
     if by_values:
         yield f"shapes that depend on values ({_counted(by_values)}): the host waits for them"

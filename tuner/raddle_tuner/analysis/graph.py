@@ -56,10 +56,10 @@ def graph(nodes: Sequence[Node], weights: Sequence[float] | None = None) -> Grap
 
 def starts(nodes: Sequence[Node], weights: Sequence[float]) -> list[float]:
     """When each node can start at the earliest."""
-    found: list[float] = []
+    result: list[float] = []
     for node in nodes:
-        found.append(max((found[need] + weights[need] for need in node.needs), default=0.0))
-    return found
+        result.append(max((result[need] + weights[need] for need in node.needs), default=0.0))
+    return result
 
 
 def _path(nodes: Sequence[Node], weights: Sequence[float]) -> tuple[int, ...]:
@@ -108,8 +108,8 @@ def useful_threads(given: Graph) -> int:
     most = _most_at_once(given)
     counts = range(1, most + 1)
     # One more thread may lengthen a schedule by a little (Graham's anomalies); the search sees a step all the same.
-    found = bisect_left(counts, True, key=lambda count: length_with(given.nodes, given.weights, count) <= enough)
-    return min(found + 1, max(1, most))
+    result = bisect_left(counts, True, key=lambda count: length_with(given.nodes, given.weights, count) <= enough)
+    return min(result + 1, max(1, most))
 
 
 def max_inter_op(given: Graph) -> int:

@@ -101,12 +101,12 @@ def _answer(folder: Path, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         if not answer.exists():
             stderr.seek(0)
             raise RunError(str(processes.ended(status, stderr.read())))
-    found: dict[str, Any] = json.loads(answer.read_text())
-    if found.get("failed") == "load":
-        raise LoadError(_plain(found["why"]))
-    if "failed" in found:
-        raise RunError(_plain(found["why"]))
-    return found
+    result: dict[str, Any] = json.loads(answer.read_text())
+    if result.get("failed") == "load":
+        raise LoadError(_plain(result["why"]))
+    if "failed" in result:
+        raise RunError(_plain(result["why"]))
+    return result
 
 
 def _ended(command: Sequence[str], stderr: int) -> int:
@@ -138,8 +138,8 @@ def _plain(why: str) -> str:
 
 def _profile(answer: Mapping[str, Any]) -> NodeTimes:
     path = Path(answer["profile"])
-    found = node_times.read(json.loads(path.read_text()))
+    result = node_times.read(json.loads(path.read_text()))
     path.unlink()
-    if found is None:
+    if result is None:
         raise RunError("ONNX Runtime's profile has no whole run")
-    return found
+    return result

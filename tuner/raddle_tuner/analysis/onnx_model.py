@@ -71,7 +71,7 @@ def nodes(graph: onnx.GraphProto) -> tuple[Node, ...]:
     makers = {output: index for index, node in enumerate(every) for output in node.output if output}
     needs = [sorted({makers[name] for name in _used(node) if name in makers}) for node in every]
     order: Sequence[int] = range(len(needs))
-    if any(need >= index for index, found in enumerate(needs) for need in found):
+    if any(need >= index for index, item in enumerate(needs) for need in item):
         try:
             order = list(TopologicalSorter(dict(enumerate(needs))).static_order())
         except CycleError:

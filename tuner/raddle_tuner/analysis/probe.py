@@ -39,8 +39,8 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
     if order.get("optimized"):
         return {"version": onnxruntime.__version__}
     loaded = _resident()
-    with np.load(Path(order["folder"]) / "inputs.npz", allow_pickle=False) as found:
-        arrays = {name: found[name] for name in found.files}
+    with np.load(Path(order["folder"]) / "inputs.npz", allow_pickle=False) as result:
+        arrays = {name: result[name] for name in result.files}
     _forget_peak()
     try:
         _run(session, arrays, *_PROFILED)

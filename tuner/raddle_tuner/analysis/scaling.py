@@ -32,11 +32,6 @@ def serial_share(times: Mapping[int, float]) -> float | None:
     return min(1.0, max(0.0, fitted / sum(span * span for span in spans.values())))
 
 
-def most_gain(serial: float) -> float | None:
-    """How many times as fast as with one thread it can ever be; None: without bound."""
-    return 1 / serial if serial else None
-
-
 def paying_threads(serial: float) -> int | None:
     """The threads of which each is used by half at least; None: any count.
 

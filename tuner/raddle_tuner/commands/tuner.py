@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
+from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
 from raddle_operator.results import summary
 from raddle_operator.results.candidate import Candidate
@@ -84,22 +85,22 @@ class Order:
     def read(cls, given: str) -> Order:
         """The order that a JSON text is. Raises SpecError, naming the field."""
         try:
-            found = as_object(json.loads(given), "order")
+            result = as_object(json.loads(given), "order")
         except (ValueError, RecursionError):
             raise SpecError("order", f"{given[:64]!r} is not allowed; it must be JSON") from None
-        confirmed = mapping(found, "confirm", "")
+        confirmed = mapping(result, "confirm", "")
         for path, value in confirmed.items():
             if not isinstance(value, bool | int | float | str):
                 raise SpecError(
                     f"confirm.{path}", f"{value!r} is not allowed; it must be a text, a number, true or false"
                 )
         return cls(
-            tuning=tuning_from_object(found.get("tuning")),
-            container=as_object(found.get("container"), "container"),
-            policy=None if found.get("policy") is None else mapping(found, "policy", ""),
-            confirmed=None if found.get("confirm") is None else Candidate.of(confirmed),
-            guaranteed=found.get("guaranteed") is not False,
-            image=text(found, "image", ""),
+            tuning=tuning_from_object(result.get("tuning")),
+            container=as_object(result.get("container"), "container"),
+            policy=None if result.get("policy") is None else mapping(result, "policy", ""),
+            confirmed=None if result.get("confirm") is None else Candidate.of(confirmed),
+            guaranteed=result.get("guaranteed") is not False,
+            image=text(result, "image", ""),
         )
 
     @property
@@ -140,9 +141,9 @@ def tuner(tuning: str, folder: Path, request: Path, message: Path) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(ending.signals())
         try:
-            found = _measured(Order.read(tuning), folder, request, stack)
-            ended = _last_words(found, cut_short=bool(ending.status()))
-            click.echo(json.dumps(to_document(found), separators=(",", ":")))
+            result = _measured(Order.read(tuning), folder, request, stack)
+            ended = _last_words(result, cut_short=bool(ending.status()))
+            click.echo(json.dumps(to_document(result), separators=(",", ":")))
         except ending.EndedError:
             ended = Failed("ended before anything was measured")
         except _EXPECTED as error:
@@ -166,14 +167,14 @@ _EXPECTED: Final = (
 )
 
 
-def _last_words(found: TuningResult, *, cut_short: bool) -> summary.Summary | Failed:
+def _last_words(results: TuningResult, *, cut_short: bool) -> summary.Summary | Failed:
     """The summary; why there is none where the rate could not be measured, or a signal came before the end."""
-    result = found.result
+    result = results.result
     if cut_short and result.verdict is Verdict.INCONCLUSIVE:
         return Failed("ended before anything was certain: its pod was stopped")
     if result.verdict is Verdict.BOUND_NOT_MET and not any(trial.blocks for trial in result.trials):
         return Failed("; ".join(result.remarks))
-    return summary_of(found)
+    return summary_of(results)
 
 
 def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitStack) -> TuningResult:
@@ -229,8 +230,11 @@ def _base(order: Order, there: Pod) -> Base:
     own = {name: value for name, value in order.container.items() if name not in ("volumeMounts", "volumeDevices")}
 
     def applied(changed: Mapping[str, Any]) -> Container:
-        found = policy_from_object({**policy, "spec": dict(changed)})
-        return of_container(own, for_everything(found), name, machine, labels)
+        result = policy_from_object({**policy, "spec": dict(changed)})
+        container = of_container(own, for_everything(result), name, machine, labels)
+        # The label is not the pod's: it stands here for whatever the pod has no shim for.
+        notes = tuple(note for note in container.notes if not note.startswith(SkipReason.DOOR_CLOSED))
+        return replace(container, notes=notes)
 
     budget = _budget(own, policy_from_object({**policy, "spec": spec}).policy.reserve_cpus)
     whole_cpus = budget.whole_cpus if order.guaranteed else 0
@@ -250,9 +254,9 @@ def _base(order: Order, there: Pod) -> Base:
 
 def _budget(container: Mapping[str, Any], reserve_cpus: float | None) -> Budget:
     """What the container may use, in a pod of its own of which the policy reserves CPUs. Raises SpecError."""
-    found = pod_from_object({"metadata": {}, "spec": {"containers": [container]}})
+    result = pod_from_object({"metadata": {}, "spec": {"containers": [container]}})
     try:
-        return container_budget(found.containers[0], pod_resources(found, reserve_cpus))
+        return container_budget(result.containers[0], pod_resources(result, reserve_cpus))
     except QuantityError as error:
         raise SpecError("container.resources", str(error)) from None
 

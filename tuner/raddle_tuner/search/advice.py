@@ -43,9 +43,9 @@ def _answer(result: Result) -> str:
         case Verdict.BETTER if (
             result.gain is not None and result.bound is not None and not improved_percent(result.figure, result.gain)
         ):
-            found = f"{FIGURES[result.figure].title} {signed(result.gain)}"
+            results = f"{FIGURES[result.figure].title} {signed(result.gain)}"
             kept = f"it keeps p99 within {result.bound.bound_ms:g} ms, which the plan did not"
-            return f"Use {result.winner.title}: {kept}; {found} against the plan."
+            return f"Use {result.winner.title}: {kept}; {results} against the plan."
         case Verdict.BETTER if result.gain is not None:
             return f"Use {result.winner.title}: {change(result.figure, result.gain)} than with the plan."
         case Verdict.INCONCLUSIVE if result.gain is not None:
@@ -96,14 +96,16 @@ def _reasons(tuning: TuningResult, gain: Interval) -> Iterator[str]:
 def for_the_program(candidate: Candidate) -> tuple[Advice, ...]:
     """What the program has to do itself, since no policy can: () where the candidate asks for nothing."""
     settings = candidate.program()
-    found = []
+    result = []
     if settings.get("ioBinding") is True:
-        found.append(Advice(title="Bind inputs and outputs once instead of passing them to each run", code=_IO_BINDING))
+        result.append(
+            Advice(title="Bind inputs and outputs once instead of passing them to each run", code=_IO_BINDING)
+        )
     instances = settings.get("instances")
     if isinstance(instances, int) and instances > 1:
         code = tuple((where, text.replace("COUNT", str(instances))) for where, text in _INSTANCES)
-        found.append(Advice(title=f"Run {instances} processes, each with a session of its own", code=code))
-    return tuple(found)
+        result.append(Advice(title=f"Run {instances} processes, each with a session of its own", code=code))
+    return tuple(result)
 
 
 # https://onnxruntime.ai/docs/performance/tune-performance/iobinding.html; in onnxruntime-node the tensors among the

@@ -232,13 +232,13 @@ def _place(case: Case, shape: Candidate) -> tuple[float, float, float, float]:
 
 def _shapes(space: Space, baseline: Candidate) -> dict[Hashable, Candidate]:
     """Each that comes to something of its own, the baseline's first."""
-    found = {space.case.key(baseline): baseline}
+    result = {space.case.key(baseline): baseline}
     for shape in dict.fromkeys(_combined(space, baseline)):
         try:
-            found.setdefault(space.case.key(shape), shape)
+            result.setdefault(space.case.key(shape), shape)
         except PolicyError:
             continue
-    return found
+    return result
 
 
 def _combined(space: Space, baseline: Candidate) -> Iterator[Candidate]:

@@ -111,7 +111,7 @@ class Measurements:
 
         Those that can't be planned are skipped with the reason, and so are new ones when the trials are used up.
         """
-        found: dict[Candidate, None] = {}
+        result: dict[Candidate, None] = {}
         for candidate in candidates:
             try:
                 same = self._keys.setdefault(self.case.key(candidate), candidate)
@@ -124,8 +124,8 @@ class Measurements:
                 self.skipped[same] = f"the budget of {self.limits.trials} trials was used up"
                 continue
             self.blocks.setdefault(same, [])
-            found[same] = None
-        return list(found)
+            result[same] = None
+        return list(result)
 
     @property
     def full(self) -> bool:
@@ -144,10 +144,10 @@ class Measurements:
         for place, candidate in enumerate(candidates):
             anew = place >= len(candidates) - fresh
             block = yield from self.measure(candidate, phase, self.rate, self.block_s, seed, fresh=anew)
-            found = None if block is None else statistics.loss(self.objective.kind, block)
-            if block is not None and found is None:
+            result = None if block is None else statistics.loss(self.objective.kind, block)
+            if block is not None and result is None:
                 self._skip(candidate, f"no {statistics.FIGURES[self.objective.kind]}: nothing answered, or not known")
-            losses.append(float("inf") if found is None else found)
+            losses.append(float("inf") if result is None else result)
         return losses
 
     def measure(

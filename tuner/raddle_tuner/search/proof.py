@@ -73,8 +73,8 @@ class Proof:
         for pair in range(pairs):
             turns = [winner, baseline] if pair % 2 else [baseline, winner]
             # Two processes of the same program differ: pairs of one start would not be independent.
-            found = yield from self.measurements.round(turns, "proof", fresh=len(turns))
-            losses = dict(zip(turns, found, strict=True))
+            result = yield from self.measurements.round(turns, "proof", fresh=len(turns))
+            losses = dict(zip(turns, result, strict=True))
             if winner in self.measurements.skipped:
                 return None
             differences.append(losses[winner] - losses[baseline])

@@ -141,14 +141,14 @@ def drive(
 
     Raises ReplayError as `replay`.
     """
-    found = replay(search, recorded)
+    result = replay(search, recorded)
     try:
-        while isinstance(found, MeasurementRequest):
-            found = search.send(measure(found))
+        while isinstance(result, MeasurementRequest):
+            result = search.send(measure(result))
     except StopIteration as end:
-        found = end.value
-    assert isinstance(found, Result)
-    return found
+        result = end.value
+    assert isinstance(result, Result)
+    return result
 
 
 def estimate(objective: Objective, space: Space, limits: Limits | None = None) -> tuple[int, float]:
@@ -220,10 +220,10 @@ class _Search:
         if self.capacity > _SLACK * rate:
             return True
         tried = [f"{axis.name} {', '.join(str(value) for value, _ in axis.choices)}" for axis in axes]
-        found = (
+        result = (
             f"{round(self.capacity, 1):g} are served at most; tried: {'; '.join([measurements.baseline.title, *tried])}"
         )
-        measurements.remarks.append(f"{rate:g} requests a second are above the capacity: {found}")
+        measurements.remarks.append(f"{rate:g} requests a second are above the capacity: {result}")
         return False
 
     def _served(self) -> Generator[MeasurementRequest, MeasurementResult, float]:
@@ -277,7 +277,7 @@ class _Search:
 
     def _measured(self, effects: Effects) -> list[Candidate]:
         blocks, skipped = self.measurements.blocks, self.measurements.skipped
-        return [one for one, found in blocks.items() if found and one in effects.parts and one not in skipped]
+        return [one for one, item in blocks.items() if item and one in effects.parts and one not in skipped]
 
     def _learn(self, candidate: Candidate, turn: int, blocks: int = 1) -> None:
         """Keeps what the last so many blocks of a candidate say; one that failed says nothing."""
@@ -335,13 +335,13 @@ class _Search:
         drawn = [fit.best(), *fit.drawn(rng, 2 * _ROUND)]
         if measurements.full:
             drawn = fit.drawn(rng, 2 * _ROUND, self._measured(effects))
-        found: dict[Candidate, None] = {}
+        result: dict[Candidate, None] = {}
         for candidate in [*alone, *drawn]:
-            for same in measurements.known([candidate]) if len(found) < _ROUND else ():
+            for same in measurements.known([candidate]) if len(result) < _ROUND else ():
                 # It may have been met under another name before.
                 effects.parts.setdefault(same, effects.parts[candidate])
-                found[same] = None
-        return [*found]
+                result[same] = None
+        return [*result]
 
     def _contributions(self, fit: Fit) -> Iterator[tuple[str, Interval]]:
         """What the winner loses without each of its settings, by all blocks together."""
@@ -403,6 +403,6 @@ class _Search:
             figures[trial.candidate] = (p99_ms or 0.0, slower, cpu_ms or 0.0)
         return tuple(
             one
-            for one, found in figures.items()
-            if not any(other != found and all(map(float.__le__, other, found)) for other in figures.values())
+            for one, item in figures.items()
+            if not any(other != item and all(map(float.__le__, other, item)) for other in figures.values())
         )

@@ -70,14 +70,14 @@ class Case:
     def key(self, candidate: Candidate) -> Hashable:
         """Equal for candidates that come to the same. Raises PolicyError as `planned`."""
         wanted, made = self.planned(candidate)
-        found = dict(wanted.config_entries)
+        result = dict(wanted.config_entries)
         spins = made.exclusive_spinning or made.spinning
-        duration = found.pop(SPIN_US, str(made.spin_us))
+        duration = result.pop(SPIN_US, str(made.spin_us))
         if (made.intra_op, made.inter_op or 1) == (1, 1):
             spins = "never"
         default = policy.Policy()
         rest = wanted._replace(
-            config_entries=tuple(sorted(found.items())), **{name: getattr(default, name) for name in _PLANNED}
+            config_entries=tuple(sorted(result.items())), **{name: getattr(default, name) for name in _PLANNED}
         )
         counts = (made.intra_op, made.inter_op, made.mode, made.global_intra_op)
         # ONNX Runtime's pool is its own; what else the process has of OpenMP does not serve the model.
@@ -139,10 +139,10 @@ class Space:
     @property
     def size(self) -> int:
         """How many candidates there would be to measure, were each value combined with each; the plan's own one too."""
-        found = 1
+        result = 1
         for axis in self.axes:
-            found *= len(axis.choices) + 1
-        return found
+            result *= len(axis.choices) + 1
+        return result
 
 
 def space(case: Case, narrowed: Mapping[str, Sequence[Value]] | None = None) -> Space:
@@ -156,11 +156,11 @@ def space(case: Case, narrowed: Mapping[str, Sequence[Value]] | None = None) -> 
             raise SpaceError(f"space.{name}: no such setting; there are {', '.join(AXES)}")
     axes, left_out = [], []
     for name, values_of in AXES.items():
-        found = values_of(case)
-        if isinstance(found, str):
-            left_out.append((name, found))
+        result = values_of(case)
+        if isinstance(result, str):
+            left_out.append((name, result))
             continue
-        choices = _narrowed(name, found, narrowed[name]) if name in narrowed else found
+        choices = _narrowed(name, result, narrowed[name]) if name in narrowed else result
         if choices:
             made = tuple((value, Candidate.of(settings)) for value, settings in choices.items())
             axes.append(Axis(name, made, open=name == THREADS and name not in narrowed))
@@ -173,7 +173,7 @@ def space(case: Case, narrowed: Mapping[str, Sequence[Value]] | None = None) -> 
 Choices = dict[Value, dict[str, Value]]
 
 
-def _narrowed(name: str, found: Choices, wanted: Sequence[Value]) -> Choices:
+def _narrowed(name: str, result: Choices, wanted: Sequence[Value]) -> Choices:
     if name == THREADS:
         least, most = policy.THREADS
         for value in wanted:
@@ -181,11 +181,11 @@ def _narrowed(name: str, found: Choices, wanted: Sequence[Value]) -> Choices:
                 raise SpaceError(f"space.{name}: {value!r} is not a count from {least} to {most}")
         return {value: {THREADS: value} for value in wanted}
     # As people write them: options of providers are texts, though they look like numbers.
-    left, there = {str(value) for value in wanted}, {str(value) for value in found}
+    left, there = {str(value) for value in wanted}, {str(value) for value in result}
     for value in wanted:
         if str(value) not in there:
-            raise SpaceError(f"space.{name}: {value!r} is none of {', '.join(map(str, found))}")
-    return {value: settings for value, settings in found.items() if str(value) in left}
+            raise SpaceError(f"space.{name}: {value!r} is none of {', '.join(map(str, result))}")
+    return {value: settings for value, settings in result.items() if str(value) in left}
 
 
 # --- the axes -------------------------------------------------------------------------------------------------------

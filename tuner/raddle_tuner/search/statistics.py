@@ -62,9 +62,9 @@ def figures(kind: Kind, block: Block) -> tuple[float, ...]:
     For latency the mean of the slowest fiftieth, and that of all: most settings change all requests alike, and the mean
     is known much better.
     """
-    found = loss(kind, block)
-    if kind is not Kind.LATENCY or found is None:
-        return (found or 0.0,)
+    result = loss(kind, block)
+    if kind is not Kind.LATENCY or result is None:
+        return (result or 0.0,)
     return math.log(_slowest_ms(block.latencies_ms, _LAST)), math.log(_slowest_ms(block.latencies_ms, 1.0))
 
 

@@ -117,10 +117,10 @@ def _stalled_s() -> float | None:
 
 def _mhz() -> float | None:
     """cpufreq.rst: scaling_cur_freq is what the CPU runs at, in kHz."""
-    found = []
+    result = []
     for path in Path("/sys/devices/system/cpu/cpufreq").glob("policy*/scaling_cur_freq"):
         try:
-            found.append(int(path.read_text()) / 1000)
+            result.append(int(path.read_text()) / 1000)
         except (OSError, ValueError):
             continue
-    return statistics.fmean(found) if found else None
+    return statistics.fmean(result) if result else None

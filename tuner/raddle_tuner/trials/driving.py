@@ -114,7 +114,7 @@ def tuning(
 
 def _planned(case: Case) -> Candidate:
     _, made = case.planned(BASELINE)
-    found: dict[str, Value] = {"threads.spinning": made.spinning.capitalize()}
+    result: dict[str, Value] = {"threads.spinning": made.spinning.capitalize()}
     if made.intra_op is not None:
-        found["threads.intraOp"] = made.intra_op
-    return Candidate.of(found)
+        result["threads.intraOp"] = made.intra_op
+    return Candidate.of(result)

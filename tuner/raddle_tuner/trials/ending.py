@@ -58,8 +58,8 @@ def _leave_terminal() -> None:
     outputs = select.poll()
     for output in (1, 2):
         outputs.register(output, 0)
-    for output, found in outputs.poll(0):
-        if found & select.POLLHUP:
+    for output, item in outputs.poll(0):
+        if item & select.POLLHUP:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, output)
             os.close(nowhere)

@@ -169,17 +169,17 @@ class Server:
         return callers, longest_s
 
     async def _closed(self, callers: int, end_s: float, grace_s: float) -> list[tuple[float, float | None]]:
-        found: list[tuple[float, float | None]] = []
+        result: list[tuple[float, float | None]] = []
 
         async def call() -> None:
             while (now_s := time.perf_counter()) < end_s:
-                found.append(await self._one(now_s, end_s + grace_s))
-                if found[-1][1] is None:
+                result.append(await self._one(now_s, end_s + grace_s))
+                if result[-1][1] is None:
                     # One that refuses at once shall not be asked without end.
                     await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
 
         await asyncio.gather(*(call() for _ in range(callers)))
-        return sorted(found, key=lambda one: one[0])
+        return sorted(result, key=lambda one: one[0])
 
     async def _one(self, due_s: float, give_up_s: float) -> tuple[float, float | None]:
         """When it was due and when it was answered, None for one that failed or is too late."""

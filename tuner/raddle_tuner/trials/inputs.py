@@ -229,8 +229,8 @@ def _arrays(path: Path) -> dict[str, Array]:
         # numpy reads an array alone too, and tells of what is no archive by asking for pickle.
         with zipfile.ZipFile(path):
             pass
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+        with np.load(path, allow_pickle=False) as result:
+            return {name: result[name] for name in result.files}
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:

@@ -69,16 +69,17 @@ def request(server: bytes, model: bytes, given: Inputs) -> tuple[bytes, dict[str
     """
     wanted = _inputs(_object(model, "the model's metadata"))
     binary = BINARY in (_object(server, "the server's metadata").get("extensions") or ())
-    found = given.arrays(wanted)
+    result = given.arrays(wanted)
     if not binary:
         halves = [one.name for one in wanted if one.type == "tensor(float16)"]
         if halves:
             raise InputError(f"input {halves[0]} is FP16, which JSON can't carry, and the server has no {BINARY}")
-        tensors = [{**_tensor(one, found[one.name]), "data": _values(found[one.name])} for one in wanted]
+        tensors = [{**_tensor(one, result[one.name]), "data": _values(result[one.name])} for one in wanted]
         return json.dumps({"inputs": tensors}).encode(), {"Content-Type": "application/json"}
-    contents = {one.name: _bytes(found[one.name]) for one in wanted}
+    contents = {one.name: _bytes(result[one.name]) for one in wanted}
     tensors = [
-        {**_tensor(one, found[one.name]), "parameters": {"binary_data_size": len(contents[one.name])}} for one in wanted
+        {**_tensor(one, result[one.name]), "parameters": {"binary_data_size": len(contents[one.name])}}
+        for one in wanted
     ]
     header = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
     headers = {"Content-Type": "application/octet-stream", _HEADER_LENGTH: str(len(header))}
@@ -86,27 +87,27 @@ def request(server: bytes, model: bytes, given: Inputs) -> tuple[bytes, dict[str
 
 
 def _inputs(model: Mapping[str, Any]) -> tuple[ModelInput, ...]:
-    found = []
+    result = []
     for one in model.get("inputs") or ():
         try:
             name, datatype, shape = str(one["name"]), str(one["datatype"]), [int(dim) for dim in one["shape"]]
         except (KeyError, TypeError, ValueError):
             raise InputError(f"the model's metadata has an input without name, datatype and shape: {one}") from None
         open_shape = tuple(None if dim < 0 else dim for dim in shape)
-        found.append(ModelInput(name=name, type=_TYPES.get(datatype, datatype), shape=open_shape))
-    if not found:
+        result.append(ModelInput(name=name, type=_TYPES.get(datatype, datatype), shape=open_shape))
+    if not result:
         raise InputError("the model's metadata names no inputs; give the request by --http URL --request FILE")
-    return tuple(found)
+    return tuple(result)
 
 
 def _object(text: bytes, what: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        result = None
+    if not isinstance(result, dict):
         raise InputError(f"{what} is no JSON object: {text[:60]!r}")
-    return found
+    return result
 
 
 def _tensor(one: ModelInput, array: Array) -> dict[str, Any]:
@@ -114,8 +115,8 @@ def _tensor(one: ModelInput, array: Array) -> dict[str, Any]:
 
 
 def _values(array: Array) -> list[Any]:
-    found: list[Any] = array.ravel().tolist()
-    return found
+    result: list[Any] = array.ravel().tolist()
+    return result
 
 
 def _bytes(array: Array) -> bytes:

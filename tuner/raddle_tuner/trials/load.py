@@ -102,10 +102,10 @@ class Caller:
             line = self._process.stdout.readline()
         if not line:
             raise self._broken()
-        found: dict[str, Any] = json.loads(line)
-        if "error" in found:
-            raise LoadError(found["error"])
-        return found
+        result: dict[str, Any] = json.loads(line)
+        if "error" in result:
+            raise LoadError(result["error"])
+        return result
 
     def _broken(self) -> LoadError:
         assert self._process.stderr is not None

@@ -159,10 +159,10 @@ class Pod:
         """The CPUs that the container may use now, as a mask. Raises TrialError, EndedError."""
         unknown = "the container does not say which CPUs it may use"
         script = 'while read -r line; do echo "$line"; done </proc/self/status'
-        found = _ALLOWED.search(self._said(unknown, ["sh", "-c", script]))
-        if found is None:
+        result = _ALLOWED.search(self._said(unknown, ["sh", "-c", script]))
+        if result is None:
             raise TrialError(unknown)
-        return cpuset.parse_list(found[1])
+        return cpuset.parse_list(result[1])
 
     def _said(self, problem: str, words: Sequence[str]) -> str:
         """The output of a program that ends. Raises TrialError where it fails, which begins with the problem."""

@@ -76,7 +76,7 @@ def last_words(output: str) -> str:
     return ": " + "; ".join(line.strip() for line in lines) if lines else ""
 
 
-class Here:
+class LocalProcesses:
     """Those of a program on this machine, whoever of them started which."""
 
     def __init__(self, entered: StartedContainer, folder: Path) -> None:
@@ -153,8 +153,8 @@ class Here:
         """Those that they are in: the one that was made for them, else the scopes of systemd-run; [] without."""
         if self._entered.group is not None:
             return [self._entered.group]
-        found = [quota.group_of(process.pid) for process in self._started if process.poll() is None]
-        return [group for group in found if group is not None]
+        result = [quota.group_of(process.pid) for process in self._started if process.poll() is None]
+        return [group for group in result if group is not None]
 
     def _roots(self) -> set[int]:
         return {process.pid for process in self._started}
@@ -181,12 +181,12 @@ class _Process:
 
 def _tree(roots: set[int]) -> list[_Process]:
     """These, all whom they have started, and who is in a session of one of them."""
-    others, found, known = list(_processes()), [], set(roots)
+    others, result, known = list(_processes()), [], set(roots)
     while new := [one for one in others if not known.isdisjoint((one.pid, one.parent, one.session))]:
         others = [one for one in others if one not in new]
-        found += new
+        result += new
         known.update(one.pid for one in new)
-    return found
+    return result
 
 
 def _processes() -> Iterator[_Process]:
@@ -202,13 +202,13 @@ def _processes() -> Iterator[_Process]:
 
 
 @contextlib.contextmanager
-def here(given: Container, command: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[Here, Path]]:
+def here(given: Container, command: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[LocalProcesses, Path]]:
     """A Launcher: this machine."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-trial-")))
         # The program may become another user.
         folder.chmod(0o755)
         entered = container.enter(given, command, stack, say, measured=True)
-        processes = Here(entered, folder)
+        processes = LocalProcesses(entered, folder)
         stack.callback(processes.end)
         yield processes, folder

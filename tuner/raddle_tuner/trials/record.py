@@ -74,10 +74,10 @@ class Record:
             head = {**asked, _START: round(start_s, 3)}
             whole = _whole(path, file.read(), head)
             lines = whole.splitlines()
-            found = list(_read(path, lines, head))
-            spent_s = found[-1][2] if found else 0.0
+            result = list(_read(path, lines, head))
+            spent_s = result[-1][2] if result else 0.0
             begun_s = json.loads(lines[0]).get(_START, start_s) if lines else head[_START]
-            record = cls(file, tuple((request, answer) for request, answer, _ in found), spent_s, begun_s)
+            record = cls(file, tuple((request, answer) for request, answer, _ in result), spent_s, begun_s)
             file.truncate(len(whole))
             if not whole:
                 record.write(head)

@@ -93,8 +93,8 @@ class Runners:
     def _answers(self, wait_s: float) -> list[int]:
         """The runners that answer within this time, free again."""
         # Not poll, whose timeouts are whole milliseconds.
-        found, _, _ = select.select(self._busy, [], [], max(0.0, wait_s))
-        for number in found:
+        result, _, _ = select.select(self._busy, [], [], max(0.0, wait_s))
+        for number in result:
             try:
                 answer = self._links[number].recv(len(_REQUEST))
             except OSError:
@@ -103,7 +103,7 @@ class Runners:
                 raise LoadError("the runner has ended")
             self._busy.remove(number)
             self._free.append(number)
-        return found
+        return result
 
     def _drain(self, asked: dict[int, int]) -> None:
         end_s = time.perf_counter() + _DRAIN_S

@@ -148,7 +148,7 @@ class Served:
 
 
 def _digest(*parts: bytes) -> str:
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for part in parts:
-        found.update(hashlib.sha256(part).digest())
-    return "sha256:" + found.hexdigest()
+        result.update(hashlib.sha256(part).digest())
+    return "sha256:" + result.hexdigest()

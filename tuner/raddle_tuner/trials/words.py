@@ -22,14 +22,14 @@ def word(text: str) -> str:
     Where there is no such variable the text stays, as the kubelet leaves it.
     """
     made, at = "", 0
-    for found in _REFERENCE.finditer(text):
-        name = found[1]
+    for item in _REFERENCE.finditer(text):
+        name = item[1]
         if name is None:
             put = "'$'"
         elif _NAME.fullmatch(name):
             put = f'"${{{name}-\\$({name})}}"'
         else:
             continue
-        made += shlex.quote(text[at : found.start()]) + put
-        at = found.end()
+        made += shlex.quote(text[at : item.start()]) + put
+        at = item.end()
     return made + shlex.quote(text[at:])

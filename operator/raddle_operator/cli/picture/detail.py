@@ -44,11 +44,11 @@ def _cpus(cells: Sequence[Cell]) -> str:
 def merged(boxes: Sequence[Box], depth: int) -> tuple[Box, ...]:
     """The boxes with neighbours that are alike made one, among those with at most `depth` levels inside them."""
     inner = [replace(box, boxes=merged(box.boxes, depth)) if box.boxes else box for box in boxes]
-    found: list[Box] = []
+    result: list[Box] = []
     for _, group in groupby(inner, key=lambda box: _shape(box) if _levels(box) <= depth else id(box)):
         alike = list(group)
-        found.append(_one(alike) if len(alike) > 1 else alike[0])
-    return tuple(found)
+        result.append(_one(alike) if len(alike) > 1 else alike[0])
+    return tuple(result)
 
 
 def _levels(box: Box) -> int:
@@ -97,12 +97,12 @@ def _together(names: Sequence[str]) -> str:
 def _ranges(texts: Sequence[str]) -> str:
     """The numbers and ranges as one list. They number sockets, dies and caches, which may be 65536 and more."""
     parts = (part.partition("-") for text in texts for part in text.split(","))
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for first, last in sorted((int(first), int(last or first)) for first, _, last in parts):
-        if found and first <= found[-1][1] + 1:
-            first, last = found[-1][0], max(last, found.pop()[1])  # noqa: PLW2901
-        found.append((first, last))
-    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in found)
+        if result and first <= result[-1][1] + 1:
+            first, last = result[-1][0], max(last, result.pop()[1])  # noqa: PLW2901
+        result.append((first, last))
+    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in result)
 
 
 def _size(text: str) -> float:

@@ -67,23 +67,23 @@ class Arrangement:
         No box is given less room than it needs, except where there is one per row. All boxes are as wide as the widest.
         The boxes of one row are as high as its highest.
         """
-        found: Size | None = None
+        result: Size | None = None
         enough = max(map(self._least, boxes))
         across, down = self._gap
         for beside in BESIDE:
             room = self._room(most, beside)
-            if found is not None and (beside > len(boxes) or room < enough):
+            if result is not None and (beside > len(boxes) or room < enough):
                 break
             sizes = [self.size(box, room) for box in boxes]
             width = max(one.width for one in sizes)
-            if found is not None and width > room:
+            if result is not None and width > room:
                 continue
             heights = [max(one.height for one in row) for row in rows(sizes, beside)]
             height = sum(heights) + down * (len(heights) - 1)
-            if found is None or height < found.height:
-                found = Size(width=beside * (width + across) - across, height=height, beside=beside)
-        assert found is not None
-        return found
+            if result is None or height < result.height:
+                result = Size(width=beside * (width + across) - across, height=height, beside=beside)
+        assert result is not None
+        return result
 
     def _room(self, most: int, beside: int) -> int:
         """The room that each of so many boxes in a row has."""

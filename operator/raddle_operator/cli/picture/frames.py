@@ -69,11 +69,11 @@ class Drawing:
 
     def lines(self) -> list[Line]:
         """The lines."""
-        found: list[Line] = []
+        result: list[Line] = []
         for run in self._runs:
             self._boxes.settle(run, self._width)
-            found += self._row_lines(run, self._width)
-        return found
+            result += self._row_lines(run, self._width)
+        return result
 
     # --- how large --------------------------------------------------------------------------------------------------
 
@@ -189,20 +189,20 @@ class Drawing:
         return left + tee_up.join([across] * (above - below)) + lower_right
 
     def _framed_cells(self, cells: Sequence[Cell | None], width: int, box: Box) -> Line:
-        found: list[Span] = []
+        result: list[Span] = []
         down = self._glyphs.sides[1]
         for cell in cells:
-            found += [(f"{down} ", "grid"), *self._cell(cell, width, box), (" ", "")]
-        return (*found, (down, "grid"))
+            result += [(f"{down} ", "grid"), *self._cell(cell, width, box), (" ", "")]
+        return (*result, (down, "grid"))
 
     def _inline(self, cores: Sequence[Core], width: int, box: Box) -> Line:
-        found: list[Span] = []
+        result: list[Span] = []
         for core in cores:
             padded = [*core, *[None] * (threads(box.cores) - len(core))]
             for place, cell in enumerate(padded):
                 between = "" if not place else "/" if cell is not None else " "
-                found += [(between or "  " * bool(found), "grid"), *self._cell(cell, width, box)]
-        return tuple(found)
+                result += [(between or "  " * bool(result), "grid"), *self._cell(cell, width, box)]
+        return tuple(result)
 
     def _cell(self, cell: Cell | None, width: int, box: Box) -> list[Span]:
         if cell is None:

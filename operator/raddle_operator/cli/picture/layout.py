@@ -62,7 +62,7 @@ class _Level:
 def picture(machine: Machine, marks: Marks | None = None) -> Picture:
     """What is to be drawn of a machine, with `marks` for a container."""
     marks = marks or Marks()
-    nest = _Nest(machine, marks)
+    nest = _BoxLayout(machine, marks)
     whole = nest.box(machine.online, _levels(machine))
     inside = whole.boxes if not whole.names else (whole,)
     boxes = (*inside, *nest.memory(), *nest.offline(), *marks.boxes)
@@ -177,7 +177,7 @@ class _Title:
     notes: tuple[str, ...] = ()
 
 
-class _Nest:
+class _BoxLayout:
     """Divides a set of CPUs level by level. Notes of a group that lies in several boxes are in the first."""
 
     def __init__(self, machine: Machine, marks: Marks) -> None:
@@ -243,14 +243,14 @@ class _Nest:
         )
 
     def _cores(self, cpus: int) -> list[Core]:
-        found, rest = [], cpus
+        result, rest = [], cpus
         for core in self._machine.cores:
             if core & rest:
-                found.append(core & rest)
+                result.append(core & rest)
                 rest &= ~core
-        found.extend(1 << cpu for cpu in cpuset.ids(rest))
+        result.extend(1 << cpu for cpu in cpuset.ids(rest))
         return [
-            tuple(self._cell(cpu) for cpu in cpuset.ids(core)) for core in sorted(found, key=lambda core: core & -core)
+            tuple(self._cell(cpu) for cpu in cpuset.ids(core)) for core in sorted(result, key=lambda core: core & -core)
         ]
 
     def _cell(self, cpu: int) -> Cell:

@@ -126,12 +126,12 @@ def legend(boxes: Sequence[Box]) -> tuple[tuple[str, str, str], ...]:
     """(sign, what it means, style) for each sign in the boxes."""
     cells = [cell for box in boxes for cell in box.cells()]
     states = {cell.state for cell in cells}
-    found = [(sign, text, str(state)) for state, (sign, text) in SYMBOLS.items() if state in states]
+    result = [(sign, text, str(state)) for state, (sign, text) in SYMBOLS.items() if state in states]
     if any(cell.isolated for cell in cells):
-        found.append((*ISOLATED, "isolated"))
+        result.append((*ISOLATED, "isolated"))
     if any(cell.shared for cell in cells):
-        found.append((*SHARED, "shared"))
-    return tuple(found)
+        result.append((*SHARED, "shared"))
+    return tuple(result)
 
 
 def printable(text: str) -> str:

@@ -123,19 +123,19 @@ def _sheet() -> str:
 
 def legend(entries: Sequence[tuple[str, str, str]], left: int, y: int, width: int) -> tuple[list[str], int]:
     """The elements of a legend, (sign, meaning, class) each, in rows of this width; and where it ends."""
-    x, found = left, []
+    x, result = left, []
     for sign, meaning, kind in entries:
         wide = 34 + sans(meaning) + 16
         if x > left and x + wide > left + width:
             x, y = left, y + 26
         inside = f'<text x="{x + 13}" y="{y + 14}"><tspan class="sign">{escape(sign)}</tspan></text>' if sign else ""
-        found.append(
+        result.append(
             f'<g class="{"cpu" if sign else "tile"} key {kind}">'
             f'<rect x="{x}" y="{y}" width="26" height="19" rx="3"/>{inside}</g>'
             f'<text x="{x + 33}" y="{y + 14}">{escape(meaning)}</text>'
         )
         x += wide
-    return found, y + 30 if entries else y
+    return result, y + 30 if entries else y
 
 
 def document(*, width: int, height: int, title: str, description: str, elements: Sequence[str]) -> str:

@@ -93,14 +93,14 @@ def _ascii(text: str) -> str:
     return text.translate(_TO_ASCII).encode("ascii", "replace").decode()
 
 
-def boxes(found: Sequence[Box], width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
+def boxes(result: Sequence[Box], width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
     """The boxes' lines in the first grade of detail that is short enough."""
     for framed, most_lines in ((True, FRAMED_LINES), (False, INLINE_LINES)):
-        drawing = Drawing(found, width, glyphs, framed=framed)
+        drawing = Drawing(result, width, glyphs, framed=framed)
         if drawing.height <= most_lines and drawing.width <= width:
             return drawing.lines()
     for depth in range(-1, _DEPTH):
-        fewer = detail.merged(found, depth) if depth >= 0 else found
+        fewer = detail.merged(result, depth) if depth >= 0 else result
         drawing = Drawing([detail.summarised(box) for box in fewer], width, glyphs, framed=False)
         if drawing.height <= LISTED_LINES:
             break

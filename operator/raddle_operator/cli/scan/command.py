@@ -46,8 +46,10 @@ findings.
 @click.option("--prometheus", metavar="URL", help="Read the usage of the last hour from this Prometheus.")
 @click.option("--no-usage", is_flag=True, help="Do not read usage from the kubelets; assume the limit.")
 @click.option("--exit-code", type=click.IntRange(0, 255), default=0, help="Exit code if there are findings.")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As in kubectl.")
-@click.option("--context", help="Context of the kubeconfig. Default: the current context.")
+@click.option(
+    "--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Path to the kubeconfig file."
+)
+@click.option("--context", help="Kubeconfig context. Default: the current context.")
 @click.option("-o", "--output", "form", default="table", show_default=True, type=click.Choice(tuple(writing.FORMS)))
 def scan(
     namespace: str,

@@ -10,7 +10,7 @@ from raddle_operator.cli import manifests, offline, workloads
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.scan.reading import Scanned
 from raddle_operator.injection.matching import Policies
-from raddle_operator.scanning.look import Cluster, Node, look
+from raddle_operator.scanning.assess import Cluster, Node, assess
 from raddle_operator.scanning.rows import Gathered
 
 
@@ -19,16 +19,16 @@ def scan(sources: Sequence[str], namespace: str, cpus: int) -> Scanned:
 
     Their policies govern, as in `raddle plan`: a namespace that is not among the files counts as opted in.
     """
-    found = manifests.load(sources)
-    there = list(workloads.read_workloads(found))
+    result = manifests.load(sources)
+    there = list(workloads.read_workloads(result))
     if not there:
         raise ManifestError(f"the files hold no workload: {', '.join(workloads.TEMPLATES)}")
     labels: dict[str, Any] = {one.namespace: {env.INJECT_LABEL: "enabled"} for one in there}
     labels |= {
-        str(one.metadata.get("name")): one.metadata.get("labels") or {} for one in found if one.kind == "Namespace"
+        str(one.metadata.get("name")): one.metadata.get("labels") or {} for one in result if one.kind == "Namespace"
     }
     cluster = Cluster(
-        policies=Policies(list(workloads.read_policies(found))),
+        policies=Policies(list(workloads.read_policies(result))),
         namespaces=labels,
         nodes={},
         assumed=Node(cpus),
@@ -37,7 +37,7 @@ def scan(sources: Sequence[str], namespace: str, cpus: int) -> Scanned:
     gathered = Gathered()
     for one in there:
         if namespace in ("", one.namespace):
-            gathered.add(look(offline.owned(one), cluster), _replicas(one.manifest.obj))
+            gathered.add(assess(offline.owned(one), cluster), _replicas(one.manifest.obj))
     return Scanned(gathered, (f"nodes of {cpus} CPUs are assumed (--cpus); nothing is measured",))
 
 

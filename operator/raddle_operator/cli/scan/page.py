@@ -37,7 +37,7 @@ def _parts(scan: Scan) -> Iterator[str]:
     yield f'<p class="soft">raddle scan, {plural(scan.pods, "pod")}</p>\n</header>'
     figures = [
         ("Containers with a known runtime", str(sums.rows)),
-        (words.found(scan, "run"), str(sums.findings)),
+        (words.misplanned(scan, "run"), str(sums.findings)),
         ("their pods", str(sums.pods)),
         ("CPUs that may come back", words.number(sums.gives_back_cpus)),
     ]
@@ -72,14 +72,14 @@ def _kind(name: str) -> str:
 
 
 def _row(row: Row, columns: list[str], most: float) -> str:
-    found = words.cells(row)
-    cells = {name: _text(found[name]) for name in columns}
+    result = words.cells(row)
+    cells = {name: _text(result[name]) for name in columns}
     said = f"{row.seen.container}: {words.because(row)}"
     cells["workload"] += f'<br><span class="soft">{_text(said)}</span>'
     if row.gives_back_cpus and most:
         cells["saves"] += f'<span class="bar" style="width:{100 * row.gives_back_cpus / most:.0f}%"></span>'
     fix = row.seen.fix
-    command = fix.command or found["fix"]
+    command = fix.command or result["fix"]
     cells["fix"] = f"<code>{_text(command)}</code>" if command else ""
     kind = str(row.seen.cause).lower()
     return f'<tr class="{kind}">{"".join(f"<td{_kind(name)}>{cells[name]}</td>" for name in columns)}</tr>'

@@ -38,7 +38,7 @@ from raddle_operator.objects.nodereport import NodeReport
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.scanning import measured
-from raddle_operator.scanning.look import Cluster, Drifted, Node, look
+from raddle_operator.scanning.assess import Cluster, Drifted, Node, assess
 from raddle_operator.scanning.measured import Key
 from raddle_operator.scanning.rows import Gathered, Part
 
@@ -130,12 +130,12 @@ async def _cluster(kube: Kube, asked: Asked, notes: list[str]) -> Cluster:
 
 async def _drifted(kube: Kube, nodes: Collection[str], notes: list[str]) -> Mapping[tuple[str, str], Drifted]:
     """What the agents of these nodes say of containers that run otherwise than planned, as far as they answer."""
-    found = await reports.of_nodes(kube, nodes, kept=_with_findings)
-    if why := found.missing(nodes):
+    result = await reports.of_nodes(kube, nodes, kept=_with_findings)
+    if why := result.missing(nodes):
         notes.append(f"containers that differ from their plan are not known: {why}")
     return {
         (one.uid, one.name): Drifted(one.findings[0], one.effective_threads)
-        for report in found.by_node.values()
+        for report in result.by_node.values()
         for one in report.containers
     }
 
@@ -159,16 +159,16 @@ async def _or(call: Awaitable[T], otherwise: T, name: str, unread: list[str]) ->
 async def _namespaces(kube: Kube, namespace: str) -> Mapping[str, Mapping[str, str]]:
     """The labels of the namespace, "": of all of them."""
     if namespace:
-        found = [await kube.get(NAMESPACES, namespace, metadata_only=True)]
+        result = [await kube.get(NAMESPACES, namespace, metadata_only=True)]
     else:
-        found = (await kube.list(NAMESPACES, metadata_only=True)).items
-    return {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in found}
+        result = (await kube.list(NAMESPACES, metadata_only=True)).items
+    return {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in result}
 
 
 async def _topologies(kube: Kube) -> tuple[dict[str, Node], set[str]]:
     """The nodes that Raddle knows by name, those of one make share a machine; and those where something drifts."""
     shapes: dict[str, Node] = {}
-    found: dict[str, Node] = {}
+    result: dict[str, Node] = {}
     drifting: set[str] = set()
     with contextlib.suppress(NotFound, Forbidden):
         async for page in kube.pages(NODE_CPU_TOPOLOGIES):
@@ -179,11 +179,11 @@ async def _topologies(kube: Kube) -> tuple[dict[str, Node], set[str]]:
                     if digest not in shapes:
                         machine = nodecheck.machine_of(obj)
                         shapes[digest] = Node(cpuset.count(machine.online), machine)
-                    found[name] = shapes[digest]
+                    result[name] = shapes[digest]
                 with contextlib.suppress(SpecError):
                     if running.from_document((obj.get("status") or {}).get("running") or {}).worst:
                         drifting.add(name)
-    return found, drifting
+    return result, drifting
 
 
 async def _nodes(kube: Kube, known: Mapping[str, Node]) -> dict[str, Node]:
@@ -208,7 +208,7 @@ def _capacity_cpus(obj: Object) -> int | None:
 
 
 Findings = dict[str, dict[Key, Part]]
-"""Node -> the containers there of which something is to be mended."""
+"""Node -> the containers there of which something is to be fixed."""
 
 
 async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Gathered, Findings]:
@@ -225,7 +225,7 @@ async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Ga
 
 
 def _one(obj: Object, facts: Cluster, gathered: Gathered, findings: Findings) -> None:
-    for part in gathered.add(look(obj, facts)):
+    for part in gathered.add(assess(obj, facts)):
         seen = part.seen
         if seen.is_finding:
             node = str(obj["spec"].get("nodeName") or "")

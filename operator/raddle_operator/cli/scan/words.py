@@ -10,7 +10,7 @@ from typing import Final
 from raddle import env
 from raddle_operator.cli.picture.model import plural, printable
 from raddle_operator.objects import nodereport
-from raddle_operator.scanning.look import Cause
+from raddle_operator.scanning.assess import Cause
 from raddle_operator.scanning.rows import Row, Total, total, totals
 
 CAUSES: Final[Mapping[Cause | nodereport.Cause, str]] = {
@@ -105,10 +105,10 @@ def number(cpus: float) -> str:
     return f"{cpus:.0f}" if cpus >= 10 else f"{cpus:.1f}" if cpus >= 0.95 else f"{cpus:.2f}"
 
 
-def _range(found: tuple[int, int] | None) -> str:
-    if found is None:
+def _range(result: tuple[int, int] | None) -> str:
+    if result is None:
         return "?"
-    least, most = found
+    least, most = result
     return str(most) if least == most else f"{least}-{most}"
 
 
@@ -127,12 +127,12 @@ def sentence(scan: Scan) -> str:
     shown = f"{plural(sums.rows, 'container')} with a known runtime"
     if not sums.findings:
         return f"None of {shown} is known to run too many threads, in {plural(scan.pods, 'pod')}."
-    how = found(scan, "runs" if sums.findings == 1 else "run")
+    how = misplanned(scan, "runs" if sums.findings == 1 else "run")
     saved = f" The fixes would save up to about {number(sums.gives_back_cpus)} CPUs." if sums.gives_back_cpus else ""
     return f"{sums.findings} of {shown} {how}, in {sums.pods} of {plural(scan.pods, 'pod')}.{saved}"
 
 
-def found(scan: Scan, verb: str) -> str:
+def misplanned(scan: Scan, verb: str) -> str:
     """What is found of containers, with a word for `run`."""
     otherwise = any(row.seen.is_from_agent for row in scan.rows)
     return f"{verb} too many threads{', or not as planned' * otherwise}"
@@ -146,8 +146,8 @@ def causes(scan: Scan) -> Iterator[tuple[str, str]]:
 
 def advice(scan: Scan) -> Iterator[tuple[str, str]]:
     """Yields what is found of which more is to be known than a variable or a few words, with what to do."""
-    found = dict(_advised(row) for row in scan.rows)
-    yield from ((name, text) for name, text in found.items() if len(text) > LONGEST_FIX)
+    result = dict(_advised(row) for row in scan.rows)
+    yield from ((name, text) for name, text in result.items() if len(text) > LONGEST_FIX)
 
 
 def _advised(row: Row) -> tuple[str, str]:

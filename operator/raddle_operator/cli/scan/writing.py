@@ -16,7 +16,7 @@ from raddle_operator.cli import output
 from raddle_operator.cli.picture.model import printable
 from raddle_operator.cli.scan import words
 from raddle_operator.cli.scan.words import Scan
-from raddle_operator.scanning.look import Cause
+from raddle_operator.scanning.assess import Cause
 from raddle_operator.scanning.rows import Row, to_document
 
 __all__ = ["FORMS", "Scan", "write"]
@@ -62,10 +62,10 @@ def _rows(scan: Scan, columns: tuple[str, ...]) -> Table:
         column.no_wrap = name not in _FOLDED
         column.justify = "right" if name in _RIGHT else "left"
     for row in scan.rows:
-        found = words.cells(row)
-        kind, _, name = found["workload"].partition("/")
-        found["workload"] = f"{_SHORT.get(kind, kind)}/{name}"
-        table.add_row(*(escape(printable(found[name])) for name in shown), style=_STYLES.get(row.seen.cause))
+        result = words.cells(row)
+        kind, _, name = result["workload"].partition("/")
+        result["workload"] = f"{_SHORT.get(kind, kind)}/{name}"
+        table.add_row(*(escape(printable(result[name])) for name in shown), style=_STYLES.get(row.seen.cause))
     return table
 
 
@@ -152,8 +152,8 @@ def _markdown_lines(scan: Scan) -> Iterator[str]:
         yield f"| {' | '.join(columns)} |"
         yield f"|{'|'.join('---:' if name in _RIGHT else '---' for name in columns)}|"
         for row in scan.rows:
-            found = words.cells(row)
-            yield f"| {' | '.join(_cell(found[name], code=name == 'fix') for name in columns)} |"
+            result = words.cells(row)
+            yield f"| {' | '.join(_cell(result[name], code=name == 'fix') for name in columns)} |"
         yield ""
     yield from (f"- {_cell(name)}: {_cell(text)}" for name, text in (*words.causes(scan), *words.advice(scan)))
     yield from (f"- {_cell(note)}" for note in scan.notes)

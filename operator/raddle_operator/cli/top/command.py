@@ -24,7 +24,7 @@ from raddle_operator.cli import cluster, output, reports, topology
 from raddle_operator.cli.choice import chosen, pods
 from raddle_operator.cli.picture import layout, svg
 from raddle_operator.cli.picture.model import printable
-from raddle_operator.cli.reports import Reports, Told
+from raddle_operator.cli.reports import ProgressCallback, Reports
 from raddle_operator.cli.top import nodepicture, rows
 from raddle_operator.cli.top.rows import Row
 from raddle_operator.kube import (
@@ -94,11 +94,11 @@ def _options(command: Callable[..., None], *, orders: Sequence[str], forms: Sequ
     """The options that all three have."""
     path = click.Path(exists=True, dir_okay=False, path_type=Path)
     for option in (
-        click.option("--context", help="Context of the kubeconfig. Absent: its current one."),
-        click.option("--kubeconfig", type=path, help="As for kubectl."),
+        click.option("--context", help="Kubeconfig context. Default: the current context."),
+        click.option("--kubeconfig", type=path, help="Path to the kubeconfig file."),
         click.option("-o", "--output", "form", default="table", show_default=True, type=click.Choice(forms)),
-        click.option("-w", "--watch", is_flag=True, help=f"Look again every {EVERY_S:g} s, until Ctrl-C."),
-        click.option("--no-headers", "bare", is_flag=True, help="Without the line of names."),
+        click.option("-w", "--watch", is_flag=True, help=f"Refresh every {EVERY_S:g} s until Ctrl-C."),
+        click.option("--no-headers", "bare", is_flag=True, help="Do not print the header row."),
         click.option("--sort-by", "order", default="worst", show_default=True, type=click.Choice(orders)),
     ):
         command = option(command)
@@ -106,8 +106,8 @@ def _options(command: Callable[..., None], *, orders: Sequence[str], forms: Sequ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How a command was asked to look and to print."""
+class DisplayOptions:
+    """How a command was asked to read and to print."""
 
     kubeconfig: Path | None
     context: str | None
@@ -127,34 +127,34 @@ class How:
 
 @top.command("pods", epilog=f"{COLUMNS}\n{EXIT_CODES}")
 @click.argument("target", required=False)
-@click.option("-n", "--namespace", help="The namespace. Absent: the context's.")
+@click.option("-n", "--namespace", help="Namespace. Default: the context's namespace.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Pods of all namespaces.")
 @click.option("-l", "--selector", default="", help="Pods with these labels.")
 @partial(_options, orders=tuple(rows.POD_ORDERS), forms=("table", "wide", "json", "yaml"))
 def pods_command(target: str | None, namespace: str | None, selector: str, *, everywhere: bool, **how: Any) -> None:
     """Show the governed containers of pods: of a namespace, of TARGET (pod/NAME, deployment/NAME ...), of all (-A)."""
-    asked = How(**how)
-    choice = chosen(target, namespace, selector, asked.kubeconfig, asked.context, everywhere=everywhere)
+    options = DisplayOptions(**how)
+    choice = chosen(target, namespace, selector, options.kubeconfig, options.context, everywhere=everywhere)
 
-    async def look(kube: Kube, told: Told | None) -> Table:
+    async def read(kube: Kube, progress: ProgressCallback | None) -> Table:
         if not (choice.namespace or choice.selector):
-            found = await reports.of_nodes(kube, told=told)
-            _fail_without(found)
-            lines = rows.pods(rows.seen(found), asked.order)
-            return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=found.failed)
+            result = await reports.of_nodes(kube, progress=progress)
+            _fail_without(result)
+            lines = rows.pods(rows.seen(result), options.order)
+            return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=result.failed)
         nodes, uids = set(), set()
         async for pod in pods(kube, choice, f"{env.INJECTED_LABEL}=true"):
             nodes.add(str((pod.get("spec") or {}).get("nodeName") or ""))
             uids.add(str(pod["metadata"].get("uid")))
         if not uids:
             raise click.ClickException(f"no pods with values of {choice.words}")
-        found = await reports.of_nodes(kube, nodes - {""}, told)
-        _fail_without(found)
-        lines = rows.pods(rows.seen(found, uids), asked.order)
-        failed = {node: found.failed.get(node, reports.NOBODY) for node in sorted(nodes - {""} - set(found.by_node))}
+        result = await reports.of_nodes(kube, nodes - {""}, progress)
+        _fail_without(result)
+        lines = rows.pods(rows.seen(result, uids), options.order)
+        failed = {node: result.failed.get(node, reports.NOBODY) for node in sorted(nodes - {""} - set(result.by_node))}
         return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=failed)
 
-    _run(asked, look)
+    _run(options, read)
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -165,63 +165,63 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
 @partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg"))
 def nodes_command(name: str | None, **how: Any) -> None:
     """Show all nodes; or draw the cores of the node NAME, each CPU with the containers whose threads ran there last."""
-    asked = How(**how)
+    options = DisplayOptions(**how)
     if name is not None:
-        _draw_node(asked, name)
+        _draw_node(options, name)
         return
-    if asked.form == "svg":
+    if options.form == "svg":
         raise click.UsageError("-o svg draws one node: name it")
 
-    async def look(kube: Kube, told: Told | None) -> Table:
-        found = await reports.of_nodes(kube, told=told)
-        _fail_without(found)
-        nodes = rows.summed(found, await _cpus(kube))
-        return Table(columns=rows.NODES, rows=rows.nodes(nodes, asked.order))
+    async def read(kube: Kube, progress: ProgressCallback | None) -> Table:
+        result = await reports.of_nodes(kube, progress=progress)
+        _fail_without(result)
+        nodes = rows.summed(result, await _cpus(kube))
+        return Table(columns=rows.NODES, rows=rows.nodes(nodes, options.order))
 
-    _run(asked, look)
+    _run(options, read)
 
 
 async def _cpus(kube: Kube) -> Mapping[str, int]:
     """Node -> its CPUs, of the nodes that Raddle knows; none where one may not look."""
-    found = {}
+    result = {}
     try:
         async for page in kube.pages(NODE_CPU_TOPOLOGIES):
             for obj in page.items:
                 online = ((obj.get("spec") or {}).get("cpus") or {}).get("online") or ""
                 try:
-                    found[str(obj["metadata"]["name"])] = cpuset.count(cpuset.parse_list(online))
+                    result[str(obj["metadata"]["name"])] = cpuset.count(cpuset.parse_list(online))
                 except ValueError:
                     continue
     except (NotFound, Forbidden):
         return {}
-    return found
+    return result
 
 
-def _draw_node(asked: How, name: str) -> None:
-    if asked.watch:
+def _draw_node(options: DisplayOptions, name: str) -> None:
+    if options.watch:
         raise click.UsageError("a node is drawn once, as text, -o svg, json or yaml")
 
-    async def look() -> tuple[Reports, dict[str, Any]]:
-        async with cluster.connected(asked.kubeconfig, asked.context) as kube:
+    async def read() -> tuple[Reports, dict[str, Any]]:
+        async with cluster.connected(options.kubeconfig, options.context) as kube:
             try:
                 return await reports.of_nodes(kube, {name}), await kube.get(NODE_CPU_TOPOLOGIES, name)
             except NotFound:
                 raise click.ClickException(f"nodecputopology/{name} not found") from None
 
-    found, obj = asyncio.run(look())
-    if missing := found.missing([name]):
+    result, obj = asyncio.run(read())
+    if missing := result.missing([name]):
         raise click.ClickException(missing)
     try:
         machine = nodecheck.machine_of(obj)
     except TopologyError as error:
         raise click.ClickException(f"nodecputopology/{name}: {error}") from None
-    report = found.by_node[name]
-    ran = nodepicture.ran(report, machine)
-    if asked.form in {"json", "yaml"}:
-        output.write(nodepicture.document(report, ran, machine), asked.form)
+    report = result.by_node[name]
+    ran = nodepicture.occupancy(report, machine)
+    if options.form in {"json", "yaml"}:
+        output.write(nodepicture.document(report, ran, machine), options.form)
         return
     picture = layout.picture(machine, nodepicture.marks(report, ran))
-    if asked.form == "svg":
+    if options.form == "svg":
         click.echo(svg.draw(picture), nl=False)
     else:
         topology.show(picture, machine.problems)
@@ -232,22 +232,22 @@ def _draw_node(asked: How, name: str) -> None:
 
 @top.command("policies", epilog=EXIT_CODES)
 @click.option(
-    "-n", "--namespace", help="The namespace. Absent: the context's; ClusterInferenceThreadings are shown too."
+    "-n", "--namespace", help="Namespace. Default: the context's. ClusterInferenceThreadings are always shown."
 )
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Policies of all namespaces.")
 @partial(_options, orders=rows.POLICY_ORDERS, forms=("table", "json", "yaml"))
 def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> None:
     """Show policies with their pods, and how many containers do not run as planned, from the policies' statuses."""
-    asked = How(**how)
-    choice = chosen(None, namespace, "", asked.kubeconfig, asked.context, everywhere=everywhere)
+    options = DisplayOptions(**how)
+    choice = chosen(None, namespace, "", options.kubeconfig, options.context, everywhere=everywhere)
 
-    async def look(kube: Kube, _: Told | None) -> Table:
-        found = []
+    async def read(kube: Kube, _: ProgressCallback | None) -> Table:
+        result = []
         for kind, place in ((INFERENCE_THREADINGS, choice.namespace), (CLUSTER_INFERENCE_THREADINGS, "")):
-            found += [{**obj, "kind": kind.kind} for obj in (await kube.list(kind, place)).items]
-        return Table(columns=rows.POLICIES, rows=rows.policies(found, asked.order))
+            result += [{**obj, "kind": kind.kind} for obj in (await kube.list(kind, place)).items]
+        return Table(columns=rows.POLICIES, rows=rows.policies(result, options.order))
 
-    _run(asked, look)
+    _run(options, read)
 
 
 # --- looking and printing ---------------------------------------------------------------------------------------------
@@ -263,68 +263,68 @@ class Table:
     failed: Mapping[str, str] | None = None
 
 
-Look = Callable[[Kube, Told | None], Awaitable[Table]]
+ReadTable = Callable[[Kube, ProgressCallback | None], Awaitable[Table]]
 
 
-def _run(asked: How, look: Look) -> None:
+def _run(options: DisplayOptions, read: ReadTable) -> None:
     """Looks and prints, once or until Ctrl-C."""
-    asyncio.run(_running(asked, look))
+    asyncio.run(_running(options, read))
 
 
-async def _running(asked: How, look: Look) -> None:
+async def _running(options: DisplayOptions, read: ReadTable) -> None:
     console = output.console()
-    async with cluster.connected(asked.kubeconfig, asked.context) as kube:
-        if not asked.watch:
-            with _progress() as told:
-                found = await look(kube, told)
-            _print(asked, console, found)
+    async with cluster.connected(options.kubeconfig, options.context) as kube:
+        if not options.watch:
+            with _progress() as progress:
+                result = await read(kube, progress)
+            _print(options, console, result)
             return
         # Where there is no terminal, one table after the other; rich would print the last only.
         live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         with live or nullcontext():
             while True:
-                shown = Group(_table(asked, found := await look(kube, None)), *_not_known(found))
+                shown = Group(_table(options, result := await read(kube, None)), *_not_known(result))
                 live.update(shown, refresh=True) if live is not None else console.print(shown)
                 await asyncio.sleep(EVERY_S)
 
 
-def _print(asked: How, console: Console, found: Table) -> None:
-    if asked.form in {"json", "yaml"}:
-        document: dict[str, Any] = {"items": [dict(row.document) for row in found.rows]}
-        output.write(document | ({"failed": dict(found.failed)} if found.failed else {}), asked.form)
+def _print(options: DisplayOptions, console: Console, result: Table) -> None:
+    if options.form in {"json", "yaml"}:
+        document: dict[str, Any] = {"items": [dict(row.document) for row in result.rows]}
+        output.write(document | ({"failed": dict(result.failed)} if result.failed else {}), options.form)
     else:
-        console.print(_table(asked, found))
-        for line in _not_known(found):
+        console.print(_table(options, result))
+        for line in _not_known(result):
             Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
-def _table(asked: How, found: Table) -> RichTable:
-    wide = asked.form == "wide"
-    table = output.table(*found.columns, *(found.wide if wide else ()))
-    table.show_header = not asked.bare
-    for row in found.rows:
+def _table(options: DisplayOptions, result: Table) -> RichTable:
+    wide = options.form == "wide"
+    table = output.table(*result.columns, *(result.wide if wide else ()))
+    table.show_header = not options.bare
+    for row in result.rows:
         table.add_row(*(escape(printable(cell)) for cell in (*row.cells, *(row.more if wide else ()))))
     return table
 
 
-def _not_known(found: Table) -> list[Text]:
+def _not_known(result: Table) -> list[Text]:
     """The nodes that gave no report, each with its reason."""
     return [
-        Text(f"node {printable(node)} is not shown: {why}", style="dim") for node, why in (found.failed or {}).items()
+        Text(f"node {printable(node)} is not shown: {why}", style="dim") for node, why in (result.failed or {}).items()
     ]
 
 
-def _fail_without(found: Reports) -> None:
+def _fail_without(result: Reports) -> None:
     """Raises ClickException where not one node has answered."""
-    if found.problem:
-        raise click.ClickException(found.problem)
-    if not found.by_node:
-        raise click.ClickException(found.missing(found.failed))
+    if result.problem:
+        raise click.ClickException(result.problem)
+    if not result.by_node:
+        raise click.ClickException(result.missing(result.failed))
 
 
 @contextmanager
-def _progress() -> Iterator[Told | None]:
-    """Yields what is told of each answer; a bar on standard error, where it is a terminal and there are many nodes."""
+def _progress() -> Iterator[ProgressCallback | None]:
+    """Yields the callback for each answer; a bar on standard error, where it is a terminal and there are many nodes."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -332,7 +332,7 @@ def _progress() -> Iterator[Told | None]:
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("asking agents", total=None, visible=False)
 
-        def told(answered: int, total: int) -> None:
+        def progress(answered: int, total: int) -> None:
             bar.update(task, completed=answered, total=total, visible=total >= MANY)
 
-        yield told
+        yield progress

@@ -33,14 +33,14 @@ class CPU:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class CPUOccupancy:
     """A node's containers by letter, the worst first, and the CPUs on which threads of theirs ran."""
 
     containers: Mapping[str, Container]
     cpus: Mapping[int, CPU]
 
 
-def ran(report: NodeReport, machine: Machine) -> Ran:
+def occupancy(report: NodeReport, machine: Machine) -> CPUOccupancy:
     """Who ran where. CPUs that the machine does not have online are left out."""
     order = sorted(report.containers, key=lambda one: (one.namespace, one.pod, one.name))
     order.sort(key=running.badness, reverse=True)
@@ -56,7 +56,7 @@ def ran(report: NodeReport, machine: Machine) -> Ran:
                     # Where in the window each of its threads was is not known: the pool's time is split evenly.
                     use[cpu] += pool.used_cpus * count / total
     shared = _shared(machine, threads)
-    return Ran(
+    return CPUOccupancy(
         containers=containers,
         cpus={
             cpu: CPU(threads=dict(sorted(count.items())), use=min(1.0, use[cpu]), shared=bool(shared >> cpu & 1))
@@ -77,25 +77,25 @@ def _shared(machine: Machine, threads: Mapping[int, Mapping[str, int]]) -> int:
     """The CPUs that ran something on cores where threads of several containers did."""
     seen = cpuset.of(list(threads))
     loose = seen
-    found = 0
+    result = 0
     for core in machine.cores:
         loose &= ~core
         if len({letter for cpu in cpuset.ids(core & seen) for letter in threads[cpu]}) > 1:
-            found |= core & seen
-    return found | cpuset.of([cpu for cpu in cpuset.ids(loose) if len(threads[cpu]) > 1])
+            result |= core & seen
+    return result | cpuset.of([cpu for cpu in cpuset.ids(loose) if len(threads[cpu]) > 1])
 
 
-def marks(report: NodeReport, found: Ran) -> Marks:
+def marks(report: NodeReport, result: CPUOccupancy) -> Marks:
     """What is drawn on the machine: a letter for each CPU that ran something, and a line for each container."""
     facts = [("node", f"{printable(report.node)}, in the {report.window_s:g} s to {printable(report.at)}")]
     if report.level is not Level.PROCESSES:
         facts.append(("who ran where", f"is not seen at agent.watch {report.level}; it is at {Level.PROCESSES}"))
-    facts += [(letter, printable(_line(one))) for letter, one in found.containers.items()]
-    return Marks(ran={cpu: _cell(cpu, one) for cpu, one in found.cpus.items()}, facts=tuple(facts))
+    facts += [(letter, printable(_line(one))) for letter, one in result.containers.items()]
+    return Marks(ran={cpu: _cell(cpu, one) for cpu, one in result.cpus.items()}, facts=tuple(facts))
 
 
 def _line(one: Container) -> str:
-    why = "".join(f"; {found.cause}: {found.detail}" for found in one.findings)
+    why = "".join(f"; {item.cause}: {item.detail}" for item in one.findings)
     return f"{one.namespace}/{one.pod} {one.name}: {running.sentence(one)}{why}"
 
 
@@ -113,15 +113,15 @@ def _cell(cpu: int, one: CPU) -> Cell:
     )
 
 
-def document(report: NodeReport, found: Ran, machine: Machine) -> Mapping[str, Any]:
+def document(report: NodeReport, result: CPUOccupancy, machine: Machine) -> Mapping[str, Any]:
     """The same for programs."""
     return {
         "node": report.node,
         "level": str(report.level),
         "at": report.at,
         "windowS": report.window_s,
-        "containers": [{"letter": letter, **nodereport.as_document(one)} for letter, one in found.containers.items()],
-        "cpus": [_cpu(cpu, found.cpus.get(cpu)) for cpu in cpuset.ids(machine.online)],
+        "containers": [{"letter": letter, **nodereport.as_document(one)} for letter, one in result.containers.items()],
+        "cpus": [_cpu(cpu, result.cpus.get(cpu)) for cpu in cpuset.ids(machine.online)],
     }
 
 

@@ -26,7 +26,7 @@ class Row:
 
 PODS: Final = ("namespace", "pod", "container", "cpus", "threads", "cpu", "throttled", "delay", "finding")
 PODS_WIDE: Final = ("node", "policy", "detail")
-Seen = tuple[str, Container]
+ObservedContainer = tuple[str, Container]
 """A container and its node."""
 
 POD_ORDERS: Final[Mapping[str, Callable[[Container], Any]]] = {
@@ -40,7 +40,7 @@ POD_ORDERS: Final[Mapping[str, Callable[[Container], Any]]] = {
 """What is sorted by -> what is larger for those that come first; the name decides between equals."""
 
 
-def seen(reports: Reports, uids: Collection[str] | None = None) -> list[Seen]:
+def seen(reports: Reports, uids: Collection[str] | None = None) -> list[ObservedContainer]:
     """The containers in the reports; with `uids` only those of these pods."""
     return [
         (node, one)
@@ -50,9 +50,9 @@ def seen(reports: Reports, uids: Collection[str] | None = None) -> list[Seen]:
     ]
 
 
-def pods(found: Iterable[Seen], order: str) -> list[Row]:
+def pods(result: Iterable[ObservedContainer], order: str) -> list[Row]:
     """A line for each container."""
-    named = sorted(found, key=lambda one: (one[1].namespace, one[1].pod, one[1].name))
+    named = sorted(result, key=lambda one: (one[1].namespace, one[1].pod, one[1].name))
     key = POD_ORDERS[order]
     return [_pod(node, one) for node, one in sorted(named, key=lambda one: key(one[1]), reverse=True)]
 
@@ -108,9 +108,9 @@ NODE_ORDERS: Final[Mapping[str, Callable[[Node], Any]]] = {
 
 def summed(reports: Reports, cpus: Mapping[str, int]) -> list[Node]:
     """Every node of which something is known, by name; `cpus` are the CPUs of those that Raddle knows."""
-    found = [_node(report, cpus.get(name)) for name, report in reports.by_node.items()]
-    found += [Node(name=name, cpus=cpus.get(name), problem=why) for name, why in reports.failed.items()]
-    return sorted(found, key=lambda one: one.name)
+    result = [_node(report, cpus.get(name)) for name, report in reports.by_node.items()]
+    result += [Node(name=name, cpus=cpus.get(name), problem=why) for name, why in reports.failed.items()]
+    return sorted(result, key=lambda one: one.name)
 
 
 def _node(report: NodeReport, cpus: int | None) -> Node:
@@ -130,9 +130,9 @@ def _node(report: NodeReport, cpus: int | None) -> Node:
     )
 
 
-def nodes(found: Iterable[Node], order: str) -> list[Row]:
+def nodes(result: Iterable[Node], order: str) -> list[Row]:
     """A line for each node."""
-    named = sorted(found, key=lambda one: one.name)
+    named = sorted(result, key=lambda one: one.name)
     return [_node_row(one) for one in sorted(named, key=NODE_ORDERS[order], reverse=True)]
 
 
@@ -179,9 +179,9 @@ _POLICY_ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = {
 POLICY_ORDERS: Final = tuple(_POLICY_ORDERS)
 
 
-def policies(found: Sequence[Mapping[str, Any]], order: str) -> list[Row]:
+def policies(result: Sequence[Mapping[str, Any]], order: str) -> list[Row]:
     """A line for each policy, from its status; what runs is unknown where no agent watches."""
-    rows = sorted(map(_policy, found), key=lambda row: row.cells[:2])
+    rows = sorted(map(_policy, result), key=lambda row: row.cells[:2])
     return sorted(rows, key=_POLICY_ORDERS[order], reverse=True)
 
 

@@ -54,12 +54,12 @@ class RuntimeCapabilities:
         Anything else came by a way that the webhook can't see (envFrom, an entrypoint's export, the application's own
         code). ONNX Runtime from 1.29 on reads it by itself at each session, and older ones are given it.
         """
-        found = {}
+        result = {}
         for key, name, planned in self._variables():
             count = _count(environ.get(name, ""))
             if self.respect and count and count != planned:
-                found[key] = count
-        return found
+                result[key] = count
+        return result
 
     def copied_counts(self, environ: Mapping[str, str]) -> set[int]:
         """The counts that Raddle has put into the environment: some libraries copy them into SessionOptions."""

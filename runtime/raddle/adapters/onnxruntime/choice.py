@@ -240,7 +240,7 @@ class Choice:
         if not self.capabilities.entries:
             return
         written = {key: value for key, value, _ in self.edit.entries}
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         reasons = [self.capabilities.unknown] if self.capabilities.unknown else []
         for key, value in self.capabilities.entries.items():
             if key.rpartition(".")[2] in _SPIN_OPTIONS:
@@ -256,10 +256,10 @@ class Choice:
                 if not (self.respect and present is not None):
                     self._write(key, present, value)
                     present = None
-            found[key] = value if present is None else present
-            if found[key] != value:
+            result[key] = value if present is None else present
+            if result[key] != value:
                 reasons.append(f"{key}: {'as the shared arena needs it' if key in written else IN_THE_CODE}")
-        self.values["configEntries"] = found
+        self.values["configEntries"] = result
         if reasons:
             self.because["configEntries"] = "; ".join(reasons)
 

@@ -35,12 +35,12 @@ _MAX_FRAMES = 4
 
 def planned_options(fields: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Provider -> its options in the plan, as ONNX Runtime takes them; providers without any are left out."""
-    found = {}
+    result = {}
     for provider, prefix in PROVIDERS.items():
         options = {key[len(prefix) :]: str(value) for key, value in fields.items() if key.startswith(prefix)}
         if options:
-            found[provider] = options
-    return found
+            result[provider] = options
+    return result
 
 
 class _Attempts:

@@ -26,13 +26,13 @@ def run(native: Callable[..., Any], session: Any, args: tuple[Any, ...], kwargs:
 
 
 def _queue(session: Any) -> Any:
-    found = session.__dict__.get("raddle_queue")
-    if found is None:
+    result = session.__dict__.get("raddle_queue")
+    if result is None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
         # Of two that are made at once one is kept.
-        found = session.__dict__.setdefault("raddle_queue", ThreadPoolExecutor(1, thread_name_prefix="raddle-async"))
-    return found
+        result = session.__dict__.setdefault("raddle_queue", ThreadPoolExecutor(1, thread_name_prefix="raddle-async"))
+    return result
 
 
 def _answer(session: Any, names: Any, feed: Any, callback: Callable[..., Any], user_data: Any, options: Any) -> None:

@@ -70,11 +70,11 @@ def install(module: Any, plan_text: str) -> None:
         return
     try:
         facts = current.read_facts(fields, libraries.name_starts("torch"))
-        found = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
-        found.apply()
-        _loaded[:] = [found]
-        found.note(facts, plan_text)
-        found.await_forks(fields)
+        result = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
+        result.apply()
+        _loaded[:] = [result]
+        result.note(facts, plan_text)
+        result.await_forks(fields)
     except Exception as error:
         log.failed("torch is left alone", error)
 

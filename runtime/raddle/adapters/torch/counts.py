@@ -55,27 +55,27 @@ class Choice:
 
 def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current.Facts) -> Choice:
     """The counts for the plan's fields, these variables and facts. Pure."""
-    found = Choice()
-    found.override = fields.get("existing") == "override"
+    result = Choice()
+    result.override = fields.get("existing") == "override"
     planned = fields.get("omp")
     # torch's pools are cut as ONNX Runtime's are: only the counts are its own.
     counts = {"intra": planned, "inter": fields.get("torch_inter")}
     ours = {key: value for key, value in {**fields, **counts}.items() if value is not None}
     wanted = resolution.resolve(ours, facts)
-    found.inter = wanted.inter
-    found.because = {key: wanted.because[key] for key in counts if key in wanted.because}
+    result.inter = wanted.inter
+    result.because = {key: wanted.because[key] for key in counts if key in wanted.because}
     if wanted.intra is None:
-        return found
+        return result
     name, own = environment_count(environ)
-    if own not in (None, planned) and not found.override:
-        found.intra, found.because["intra"] = own, name
-        return found
-    found.intra = wanted.intra
+    if own not in (None, planned) and not result.override:
+        result.intra, result.because["intra"] = own, name
+        return result
+    result.intra = wanted.intra
     if own != wanted.intra:
-        found.set_intra = wanted.intra
+        result.set_intra = wanted.intra
         why = f"{env.OMP} is not set" if own is None else f"{name}={own} is overridden"
-        found.because.setdefault("intra", why)
-    return found
+        result.because.setdefault("intra", why)
+    return result
 
 
 def environment_count(environ: Mapping[str, str]) -> tuple[str, int | None]:

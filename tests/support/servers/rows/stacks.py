@@ -112,13 +112,7 @@ ROWS = (
         most=16,
     ),
     _stack("MKL", MKL, "mkl", **OMP, most=2),
-    _stack(
-        "scikit-learn in processes of joblib",
-        SCIPY,
-        "scikit-learn",
-        **OMP,
-        most=8,
-    ),
+    _stack("scikit-learn in processes of joblib", SCIPY, "scikit-learn", **OMP, most=8),
     _stack("ONNX Runtime's OpenVINO provider", OPENVINO, "onnxruntime-openvino", **SESSION, most=4),
     _stack(
         "TensorFlow",
@@ -170,9 +164,7 @@ ROWS = (
         name="KServe (custom predictor)",
         program=pypi(KSERVE, "kserve", "{here}/python", "{programs}/stacks_kserve.py", "{models}/model.onnx", "{port}"),
         request=Request(
-            path="/v1/models/tiny:predict",
-            body=b'{"instances": [[1]]}',
-            headers={"Content-Type": "application/json"},
+            path="/v1/models/tiny:predict", body=b'{"instances": [[1]]}', headers={"Content-Type": "application/json"}
         ),
         **SESSION,
         most=12,

@@ -38,12 +38,7 @@ ROWS = (
         why="a session in each worker",
         most=14,
     ),
-    _row(
-        "uvicorn",
-        "uvicorn",
-        *UVICORN,
-        most=8,
-    ),
+    _row("uvicorn", "uvicorn", *UVICORN, most=8),
     _row(
         "uvicorn, 4 workers",
         "uvicorn",
@@ -52,12 +47,7 @@ ROWS = (
         why="a session in each worker",
         most=18,
     ),
-    _row(
-        "Hypercorn",
-        "hypercorn",
-        *("{here}/hypercorn", "-b", "127.0.0.1:{port}", "serving:asgi"),
-        most=8,
-    ),
+    _row("Hypercorn", "hypercorn", *("{here}/hypercorn", "-b", "127.0.0.1:{port}", "serving:asgi"), most=8),
     _row(
         "Granian",
         "granian",

@@ -30,7 +30,7 @@ Exit codes: 0 done, 2 bad input: a model that does not load, inputs that don't f
     "--inputs",
     "npz",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take the inputs from this .npz file. Absent: they are made of types and shapes, 1 for open dimensions.",
+    help="An .npz file with the inputs. Default: generated, with 1 for dynamic dimensions.",
 )
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the critical path into this file.")
 @click.option("-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "json", "yaml"]))
@@ -43,12 +43,12 @@ def analyze(model: Path, shapes: tuple[str, ...], npz: Path | None, svg: Path | 
 
     try:
         with ending.signals():
-            found = reading.analysis_of(model, shapes, npz)
+            result = reading.analysis_of(model, shapes, npz)
     except ending.EndedError as ended:
         sys.exit(ended.status)
     if svg is not None:
-        text.write_picture(svg, model, found)
+        text.write_picture(svg, model, result)
     if form == "text":
-        text.write(model, found)
+        text.write(model, result)
     else:
-        output.write(document.document(found), form)
+        output.write(document.document(result), form)

@@ -7,33 +7,33 @@ from typing import Any
 from raddle_tuner.analysis.analysis import Analysis
 
 
-def document(found: Analysis) -> dict[str, Any]:
+def document(result: Analysis) -> dict[str, Any]:
     """All that is known, for tools: times in milliseconds, sizes in bytes, null for what is not known.
 
     `toldApart` is false where what more threads change is no more than what the rounds differ by among themselves.
     """
-    graph = found.graph
+    graph = result.graph
     return {
         "version": 1,
-        "runtime": found.runtime,
-        "opset": found.opset,
+        "runtime": result.runtime,
+        "opset": result.opset,
         "inputs": [
             {"name": one.name, "type": one.type, "shape": None if one.shape is None else list(one.shape)}
-            for one in found.inputs
+            for one in result.inputs
         ],
-        "dynamic": {one.name: list(one.dimensions) for one in found.dynamic},
+        "dynamic": {one.name: list(one.dimensions) for one in result.dynamic},
         "runs": {
             str(threads): {
                 "ms": run.ms,
                 "roundsMs": list(run.rounds_ms),
                 "medianMs": run.median_ms,
                 "count": run.count,
-                "toldApart": None if threads == 1 else found.told_apart(threads),
+                "toldApart": None if threads == 1 else result.told_apart(threads),
             }
-            for threads, run in found.runs.items()
+            for threads, run in result.runs.items()
         },
-        "serialShare": found.serial_share,
-        "payingThreads": found.paying_threads,
+        "serialShare": result.serial_share,
+        "payingThreads": result.paying_threads,
         "kinds": [
             {
                 "name": kind.name,
@@ -42,7 +42,7 @@ def document(found: Analysis) -> dict[str, Any]:
                 "serialShare": kind.serial_share,
                 "toldApart": None if kind.serial_share is None else kind.told_apart,
             }
-            for kind in found.kinds
+            for kind in result.kinds
         ],
         "graph": {
             "unit": "ms" if graph.timed else "nodes",
@@ -56,21 +56,21 @@ def document(found: Analysis) -> dict[str, Any]:
             "path": list(graph.path),
         },
         "parallel": {
-            "canPay": found.parallel_can_pay,
-            "gainAtMost": found.parallel_gain,
-            "gainsOfRounds": list(found.parallel_gains),
-            "toldApart": found.parallel_told_apart if found.parallel_gains else None,
-            "maxInterOp": found.max_inter_op,
-            "forks": found.forks,
+            "canPay": result.parallel_can_pay,
+            "gainAtMost": result.parallel_gain,
+            "gainsOfRounds": list(result.parallel_gains),
+            "toldApart": result.parallel_told_apart if result.parallel_gains else None,
+            "maxInterOp": result.max_inter_op,
+            "forks": result.forks,
         },
-        "controlFlow": [{"kind": kind, "where": where} for kind, where in found.control_flow],
-        "cudaGraphObstacles": list(found.cuda_graph_obstacles),
+        "controlFlow": [{"kind": kind, "where": where} for kind, where in result.control_flow],
+        "cudaGraphObstacles": list(result.cuda_graph_obstacles),
         "memory": {
-            "weightsBytes": found.weights_bytes,
-            "externalBytes": found.external_bytes,
-            "loadedBytes": found.memory.loaded_bytes if found.memory else None,
-            "runningBytes": found.memory.running_bytes if found.memory else None,
-            "arenaBytes": found.memory.arena_bytes if found.memory else None,
+            "weightsBytes": result.weights_bytes,
+            "externalBytes": result.external_bytes,
+            "loadedBytes": result.memory.loaded_bytes if result.memory else None,
+            "runningBytes": result.memory.running_bytes if result.memory else None,
+            "arenaBytes": result.memory.arena_bytes if result.memory else None,
         },
-        "remarks": list(found.remarks),
+        "remarks": list(result.remarks),
     }

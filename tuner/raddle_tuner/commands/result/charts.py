@@ -74,46 +74,46 @@ def charts(tuning: TuningResult) -> tuple[Chart, ...]:
     return tuple(_charts(tuning, [row for row in rows(tuning) if row.figures is not None]))
 
 
-def _charts(tuning: TuningResult, found: Sequence[Row]) -> Iterator[Chart]:
+def _charts(tuning: TuningResult, results: Sequence[Row]) -> Iterator[Chart]:
     result = tuning.result
     figure = FIGURES[result.figure]
-    if _points(found, "threads", result.figure):
+    if _points(results, "threads", result.figure):
         title = f"{figure.title} against threads"
         yield Chart(
             name="threads",
             title=title[0].upper() + title[1:],
             text=f"{'Lower' if figure.lower_is_better else 'Higher'} is better. Each large mark is a trial, each small "
             "dot one of its blocks.",
-            draw=lambda axes: _against_threads(axes, tuning, found, result.figure),
+            draw=lambda axes: _against_threads(axes, tuning, results, result.figure),
         )
-    if _points(found, "throughput", "p99_ms") and _differ([_value(row.figures, "throughput") for row in found]):
+    if _points(results, "throughput", "p99_ms") and _differ([_value(row.figures, "throughput") for row in results]):
         yield Chart(
             name="trade",
             title="Throughput against p99",
             text="Down and to the right is better. The dashed line joins the front: what no other trial beats in both.",
-            draw=lambda axes: _trade(axes, tuning, found, "throughput"),
+            draw=lambda axes: _trade(axes, tuning, results, "throughput"),
         )
-    elif _points(found, "cpu_ms_per_request", "p99_ms"):
+    elif _points(results, "cpu_ms_per_request", "p99_ms"):
         yield Chart(
             name="trade",
             title="CPU a request against p99",
             text="All trials answered the rate that was asked. Down and to the left is better. The dashed line joins "
             "the front: what no other trial beats in both.",
-            draw=lambda axes: _trade(axes, tuning, found, "cpu_ms_per_request"),
+            draw=lambda axes: _trade(axes, tuning, results, "cpu_ms_per_request"),
         )
-    if result.figure != "cpu_ms_per_request" and _points(found, "threads", "cpu_ms_per_request"):
+    if result.figure != "cpu_ms_per_request" and _points(results, "threads", "cpu_ms_per_request"):
         yield Chart(
             name="cpu",
             title="CPU a request against threads",
             text="What a request costs: threads that spin or wait for each other cost more.",
-            draw=lambda axes: _against_threads(axes, tuning, found, "cpu_ms_per_request"),
+            draw=lambda axes: _against_threads(axes, tuning, results, "cpu_ms_per_request"),
         )
-    if any(row.latencies_ms for row in found if row.is_plan or row.is_winner):
+    if any(row.latencies_ms for row in results if row.is_plan or row.is_winner):
         yield Chart(
             name="latencies",
             title="Latencies: the plan and the winner",
             text="How long the slower requests took: at 99 one in a hundred took longer.",
-            draw=lambda axes: _latencies(axes, tuning, found),
+            draw=lambda axes: _latencies(axes, tuning, results),
         )
     if result.contributions:
         yield Chart(
@@ -135,14 +135,14 @@ def file(tuning: TuningResult) -> str:
     return together(charts(tuning), "tuned", f"Tuning of {tuning.name}")
 
 
-def together(found: Sequence[Chart], name: str, title: str) -> str:
+def together(result: Sequence[Chart], name: str, title: str) -> str:
     """These pictures with their titles, as an SVG file; `name` and `title` are the file's own, as a chart has them."""
-    return style.file(style.restyled(_rendered(found, titled=True), name, title))
+    return style.file(style.restyled(_rendered(result, titled=True), name, title))
 
 
-def _rendered(found: Sequence[Chart], *, titled: bool = False) -> str:
-    columns = min(2, len(found)) or 1
-    lines = ceil(len(found) / columns) or 1
+def _rendered(result: Sequence[Chart], *, titled: bool = False) -> str:
+    columns = min(2, len(result)) or 1
+    lines = ceil(len(result) / columns) or 1
     size = (_INCHES[0] * columns, _INCHES[1] * lines)
     with mpl.rc_context(_LOOKS), warnings.catch_warnings():
         # Of characters that DejaVu Sans has not: the reader's font may.
@@ -150,9 +150,9 @@ def _rendered(found: Sequence[Chart], *, titled: bool = False) -> str:
         whole, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
         if titled:
             whole.set_layout_engine("constrained", h_pad=0.14, w_pad=0.14)
-        for axes in grid.flat[len(found) :]:
+        for axes in grid.flat[len(result) :]:
             axes.set_axis_off()
-        for axes, chart in zip(grid.flat, found, strict=False):
+        for axes, chart in zip(grid.flat, result, strict=False):
             chart.draw(axes)
             if titled:
                 axes.set_title(chart.title, fontsize=11, fontweight="bold", pad=20)
@@ -171,11 +171,11 @@ def _value(figures: Figures | None, name: str) -> float | None:
     return figures.p99_ms if name == "p99_ms" else figures.named(name)
 
 
-def _points(found: Sequence[Row], x: str, y: str) -> bool:
+def _points(result: Sequence[Row], x: str, y: str) -> bool:
     """Whether any trial has both."""
     return any(
         (row.threads if x == "threads" else _value(row.figures, x)) is not None and _value(row.figures, y) is not None
-        for row in found
+        for row in result
     )
 
 
@@ -203,10 +203,10 @@ def _name(row: Row) -> str:
     return "the winner" if row.is_winner else "other trials"
 
 
-def _draw(axes: Axes, found: Sequence[tuple[Row, float, float]]) -> None:
+def _draw(axes: Axes, result: Sequence[tuple[Row, float, float]]) -> None:
     """A mark for each trial, in the legend once for each kind."""
     named = set()
-    for row, x, y in sorted(found, key=lambda one: (one[0].is_plan, one[0].is_winner)):
+    for row, x, y in sorted(result, key=lambda one: (one[0].is_plan, one[0].is_winner)):
         name = _name(row)
         label = name if name not in named else "_"
         named.add(name)
@@ -238,9 +238,9 @@ def _plain(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _against_threads(axes: Axes, tuning: TuningResult, found: Sequence[Row], figure: str) -> None:
+def _against_threads(axes: Axes, tuning: TuningResult, result: Sequence[Row], figure: str) -> None:
     points = []
-    for row in found:
+    for row in result:
         value = _value(row.figures, figure)
         if row.threads is None or value is None:
             continue
@@ -307,9 +307,9 @@ def _apart(counts: Sequence[int], log: bool) -> list[int]:
     return kept
 
 
-def _trade(axes: Axes, tuning: TuningResult, found: Sequence[Row], across: str) -> None:
+def _trade(axes: Axes, tuning: TuningResult, result: Sequence[Row], across: str) -> None:
     points = []
-    for row in found:
+    for row in result:
         x, y = _value(row.figures, across), _value(row.figures, "p99_ms")
         if x is not None and y is not None:
             points.append((row, x, y))
@@ -339,9 +339,9 @@ def _bound(axes: Axes, tuning: TuningResult) -> None:
         axes.axhline(bound_ms, color=_C["bound"], linewidth=1.5, label=f"bound {bound_ms:g} ms", zorder=1)
 
 
-def _latencies(axes: Axes, tuning: TuningResult, found: Sequence[Row]) -> None:
+def _latencies(axes: Axes, tuning: TuningResult, result: Sequence[Row]) -> None:
     most = 0
-    for row in sorted(found, key=lambda row: row.is_winner):
+    for row in sorted(result, key=lambda row: row.is_winner):
         if not (row.is_plan or row.is_winner) or not row.latencies_ms:
             continue
         count = len(row.latencies_ms)
@@ -369,15 +369,15 @@ def _latencies(axes: Axes, tuning: TuningResult, found: Sequence[Row]) -> None:
 def _contributions(axes: Axes, tuning: TuningResult) -> None:
     result = tuning.result
     sign = 1 if FIGURES[result.figure].lower_is_better else -1
-    found = [(path, part) for path, part in result.contributions if isfinite(part.low) and isfinite(part.high)]
-    for place, (_, part) in enumerate(found):
+    results = [(path, part) for path, part in result.contributions if isfinite(part.low) and isfinite(part.high)]
+    for place, (_, part) in enumerate(results):
         color = _C["winner"] if sign * part.percent < 0 else _C["bound"]
         axes.barh(place, part.percent, color=color, height=0.5, zorder=2)
         axes.plot([part.low, part.high], [place, place], "-|", color=_C["ink"], linewidth=1.4, markersize=8, zorder=3)
     axes.axvspan(-result.noise_percent, result.noise_percent, color=_C["grid"], alpha=0.7, zorder=1, linewidth=0)
     axes.axvline(0, color=_C["soft"], linewidth=1, zorder=2)
-    axes.set_yticks(range(len(found)), [path.rpartition(".")[2] for path, _ in found])
-    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_yticks(range(len(results)), [path.rpartition(".")[2] for path, _ in results])
+    axes.set_ylim(len(results) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.08)

@@ -92,14 +92,14 @@ class Row:
 def rows(tuning: TuningResult) -> tuple[Row, ...]:
     """A row for each candidate, the best in the figure that is compared first, those that were skipped last."""
     result = tuning.result
-    found = [_row(tuning, trial) for trial in result.trials]
+    results = [_row(tuning, trial) for trial in result.trials]
     sign = 1 if FIGURES[result.figure].lower_is_better else -1
 
     def order(row: Row) -> tuple[bool, bool, float]:
         value = row.figures.named(result.figure) if row.figures else None
         return bool(row.skipped), value is None, sign * (value or 0.0)
 
-    return tuple(sorted(found, key=order))
+    return tuple(sorted(results, key=order))
 
 
 def _row(tuning: TuningResult, trial: Trial) -> Row:
@@ -169,11 +169,11 @@ def validity(tuning: TuningResult) -> Iterator[str]:
 
 def _conditions(blocks: Sequence[Block]) -> Iterator[str]:
     """Yields what the machine did meanwhile: the median of the blocks, and their range."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for block in blocks:
         for name, value in block.conditions:
-            found.setdefault(name, []).append(value)
-    for name, values in found.items():
+            result.setdefault(name, []).append(value)
+    for name, values in result.items():
         low, middle, high = min(values), float(np.median(values)), max(values)
         yield f"{_CONDITIONS.get(name, name)}: {number(middle)} in the median block, {number(low)} to {number(high)}"
 

@@ -29,12 +29,12 @@ def page(tuning: TuningResult) -> str:
     return html.page(f"Tuning of {tuning.name}", parts, accent=accent, more=style.sheet())
 
 
-def _parts(tuning: TuningResult, found: tuple[Row, ...]) -> Iterator[str]:
+def _parts(tuning: TuningResult, results: tuple[Row, ...]) -> Iterator[str]:
     result, key = tuning.result, tuning.key
     yield f"<header>\n<h1>{escape(tuning.name)}</h1>"
     line = " · ".join([objective(result.objective), key.limit, key.node_class.title])
     yield f'<p class="soft">{escape(line)} · <span class="whole">{escape(tuning.finished)}</span></p>\n</header>'
-    yield _answer(tuning, found)
+    yield _answer(tuning, results)
     patch = advice.policy_patch(tuning)
     if patch:
         only = " Only with what the program has to do itself, below." if advice.for_the_program(result.winner) else ""
@@ -44,9 +44,9 @@ def _parts(tuning: TuningResult, found: tuple[Row, ...]) -> Iterator[str]:
         for chart in charts.charts(tuning)
     )
     yield f'<div class="charts">\n{drawn}</div>'
-    yield from _compared(found)
+    yield from _compared(results)
     yield "<h2>Trials</h2>"
-    yield _trials(found)
+    yield _trials(results)
     yield f"<h2>What makes it valid</h2>\n{_list(validity(tuning))}"
     if result.verdict is Verdict.BETTER:
         for one in advice.for_the_program(result.winner):
@@ -56,7 +56,7 @@ def _parts(tuning: TuningResult, found: tuple[Row, ...]) -> Iterator[str]:
     yield f'<h2>What it is valid for</h2>\n<dl class="key">{html.described(_key(tuning))}</dl>'
 
 
-def _answer(tuning: TuningResult, found: tuple[Row, ...]) -> str:
+def _answer(tuning: TuningResult, results: tuple[Row, ...]) -> str:
     result = tuning.result
     _, verdict = _VERDICTS[result.verdict]
     tiles = [("Noise of two equal settings", f"up to {result.noise_percent:.1f} %")] if advice.noise(result) else []
@@ -76,8 +76,10 @@ def _answer(tuning: TuningResult, found: tuple[Row, ...]) -> str:
             else "not met"
         )
         tiles.append((f"p99 within {result.bound.bound_ms:g} ms", said))
-    measured = sum(1 for row in found if row.figures is not None)
-    tiles.append(("Trials", f"{measured}, {len(found) - measured} skipped" if measured < len(found) else f"{measured}"))
+    measured = sum(1 for row in results if row.figures is not None)
+    tiles.append(
+        ("Trials", f"{measured}, {len(results) - measured} skipped" if measured < len(results) else f"{measured}")
+    )
     return (
         f'<section class="answer">\n<p class="verdict">{escape(verdict)}</p>\n'
         f'<p class="sentence">{escape(advice.answer(result))}</p>\n'
@@ -89,9 +91,9 @@ def _list(lines: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def _compared(found: tuple[Row, ...]) -> Iterator[str]:
-    plan = next((row.figures for row in found if row.is_plan), None)
-    winner = next((row for row in found if row.is_winner and not row.is_plan), None)
+def _compared(result: tuple[Row, ...]) -> Iterator[str]:
+    plan = next((row.figures for row in result if row.is_plan), None)
+    winner = next((row for row in result if row.is_winner and not row.is_plan), None)
     if plan is None or winner is None or winner.figures is None:
         return
     lines = "".join(
@@ -120,7 +122,7 @@ def _change(before: float | None, after: float | None) -> str:
     return f"{100 * (after / before - 1):+.1f} %" if before and after is not None else "-"
 
 
-def _trials(found: tuple[Row, ...]) -> str:
+def _trials(result: tuple[Row, ...]) -> str:
     columns = (
         "settings",
         "threads",
@@ -133,7 +135,7 @@ def _trials(found: tuple[Row, ...]) -> str:
         "blocks",
     )
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    return f'<div class="wide"><table><tr>{head}</tr>{"".join(map(_trial, found))}</table></div>'
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(map(_trial, result))}</table></div>'
 
 
 def _trial(row: Row) -> str:

@@ -45,7 +45,7 @@ def restyled(svg: str, name: str, title: str) -> ET.Element:
         for one in styles.findall("style"):
             styles.remove(one)
     referred = {
-        found for element in root.iter() for value in element.attrib.values() for found in _REFERENCE.findall(value)
+        item for element in root.iter() for value in element.attrib.values() for item in _REFERENCE.findall(value)
     }
     for element in root.iter():
         _restyle(element, name, referred)

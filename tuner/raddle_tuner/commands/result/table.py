@@ -29,11 +29,11 @@ def show(tuning: TuningResult) -> None:
     _line(console, f"{objective(result.objective)}; {tuning.finished}")
     console.print()
     _line(console, advice.answer(result), _STYLES.get(result.verdict, "bold yellow"))
-    found = rows(tuning)
-    if any(row.figures for row in found):
+    results = rows(tuning)
+    if any(row.figures for row in results):
         console.print()
-        console.print(_trials(found, wide=console.width >= _WIDE))
-        for reason, titles in _without_figures(found):
+        console.print(_trials(results, wide=console.width >= _WIDE))
+        for reason, titles in _without_figures(results):
             _line(console, f"{titles}: {reason}")
     if result.contributions:
         console.print()
@@ -64,11 +64,11 @@ def _safe(text: str) -> str:
     return escape(printable(text))
 
 
-def _trials(found: tuple[Row, ...], *, wide: bool) -> Table:
+def _trials(result: tuple[Row, ...], *, wide: bool) -> Table:
     more = ("throttled", "blocks") if wide else ()
     table = output.table("settings", "threads", "p50 ms", "p99 ms", "slowest tenth", "requests/s", "CPU ms", *more)
     table.columns[0].no_wrap = False
-    for row in found:
+    for row in result:
         one = row.figures
         if one is None:
             continue
@@ -85,10 +85,10 @@ def _trials(found: tuple[Row, ...], *, wide: bool) -> Table:
     return table
 
 
-def _without_figures(found: tuple[Row, ...]) -> Iterator[tuple[str, str]]:
+def _without_figures(result: tuple[Row, ...]) -> Iterator[tuple[str, str]]:
     """Yields each reason with all that have it."""
     reasons: dict[str, list[str]] = {}
-    for row in found:
+    for row in result:
         if row.figures is None:
             reasons.setdefault(row.skipped, []).append(row.candidate.title)
     for reason, titles in reasons.items():

@@ -264,17 +264,19 @@ def baseline(limit: str | None, sources: Sequence[str] = ()) -> Base:
     """The limit, the policy as it stands, and this machine. Raises ManifestError unless there is exactly one policy."""
     policy = default_policy()
     if sources:
-        found = [one for one in manifests.load(sources) if one.kind in workloads.POLICY_KINDS]
-        if len(found) != 1:
-            raise ManifestError(f"the files hold {len(found)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
-        policy = found[0]
+        result = [one for one in manifests.load(sources) if one.kind in workloads.POLICY_KINDS]
+        if len(result) != 1:
+            raise ManifestError(
+                f"the files hold {len(result)} policies ({', '.join(workloads.POLICY_KINDS)}); give one"
+            )
+        policy = result[0]
     _, machine = offline.machine_of(None, Path("/"))
     assert machine is not None
 
     def applied(spec: Mapping[str, Any]) -> Container:
         changed = Manifest(file=policy.file, obj={**policy.obj, "spec": dict(spec)}, node=policy.node)
-        (found,) = workloads.read_policies([changed])
-        return container(limit, for_everything(found), Path("/"))
+        (result,) = workloads.read_policies([changed])
+        return container(limit, for_everything(result), Path("/"))
 
     cpus = None if limit is None else float(quantity(limit)) or None
     base = Base(

@@ -35,10 +35,10 @@ def time(units: Mapping[str, float], example: str) -> Callable[[click.Context, c
         del ctx, param
         if value is None:
             return None
-        found = _AMOUNT.fullmatch(value)
-        if found is None or found[2] not in units or not float(found[1]):
+        result = _AMOUNT.fullmatch(value)
+        if result is None or result[2] not in units or not float(result[1]):
             raise click.BadParameter(f"{value!r} is no time; write it as {example}, in {', '.join(units)}")
-        return float(found[1]) * units[found[2]]
+        return float(result[1]) * units[result[2]]
 
     return parsed
 
@@ -46,13 +46,13 @@ def time(units: Mapping[str, float], example: str) -> Callable[[click.Context, c
 def narrowed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, list[Value]]:
     """For click: settings with the values that are left. Raises BadParameter."""
     del ctx, param
-    found: dict[str, list[Value]] = {}
+    result: dict[str, list[Value]] = {}
     for value in values:
         path, sign, words = value.partition("=")
         if not sign or not path:
             raise click.BadParameter(f"{value!r} is no setting with its values; write threads.intraOp=1,2,4")
-        found[path] = [_scalar(word) for word in words.split(",") if word]
-    return found
+        result[path] = [_scalar(word) for word in words.split(",") if word]
+    return result
 
 
 def _scalar(word: str) -> Value:
@@ -94,13 +94,13 @@ def url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | 
 
 def model_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """For click: a model's URL by the KServe v2 protocol. Raises BadParameter."""
-    found = url(ctx, param, value)
+    result = url(ctx, param, value)
     try:
-        if found is not None:
-            kserve.server_url(found)
+        if result is not None:
+            kserve.server_url(result)
     except inputs.InputError as error:
         raise click.BadParameter(str(error)) from None
-    return found
+    return result
 
 
 def check(http: str | None, kserve_v2: str | None, **given: Any) -> None:

@@ -100,7 +100,7 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ScannedContainer:
     """One container of a pod.
 
     `workload` is its owner as kubectl writes it. `threads` and `planned` are of one of its `processes`; None where they
@@ -168,7 +168,7 @@ _DEFAULT: Final = policy_from_object(
 )
 
 
-def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
+def assess(obj: Any, cluster: Cluster) -> Iterator[ScannedContainer]:
     """Yields the containers of a pod that run a known runtime, or have values from Raddle.
 
     None of a pod that can't be read, or has no node.
@@ -186,16 +186,16 @@ def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
     for container in (strip_injected(pod) if planned else pod).containers:
         if container.name in SIDECARS:
             continue
-        found = runtimes.known(container)
-        if found is None and container.name in planned:
-            found = runtimes.governed()
-        if found is not None:
-            seen = _seen(pod, container, found, node, cluster)
+        result = runtimes.known(container)
+        if result is None and container.name in planned:
+            result = runtimes.governed()
+        if result is not None:
+            seen = _seen(pod, container, result, node, cluster)
             drifted = cluster.drifted.get((str(pod.raw["metadata"].get("uid")), container.name))
             yield seen if drifted is None else _as_it_runs(seen, drifted)
 
 
-def _as_it_runs(seen: Seen, drifted: Drifted) -> Seen:
+def _as_it_runs(seen: ScannedContainer, drifted: Drifted) -> ScannedContainer:
     """What an agent has seen counts more than what the pod's spec lets expect."""
     return replace(
         seen,
@@ -206,7 +206,7 @@ def _as_it_runs(seen: Seen, drifted: Drifted) -> Seen:
     )
 
 
-def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster: Cluster) -> Seen:
+def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster: Cluster) -> ScannedContainer:
     namespace = str(pod.raw["metadata"].get("namespace") or "default")
     labels = cluster.namespaces.get(namespace, {})
     policy = govern(pod, namespace, labels, cluster.policies, unlabelled=cluster.unlabelled).policy
@@ -217,7 +217,7 @@ def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster:
     now = runtimes.threads(container, runtime, cpus=node.cpus, cores=cores, limit_cpus=limit_cpus)
     if recorded is not None and not now.own:
         now = Threads(_whole(recorded.values.get("intraOp")), "by Raddle")
-    made = Seen(
+    made = ScannedContainer(
         namespace=namespace,
         workload=workload(pod),
         container=container.name,
@@ -237,7 +237,7 @@ def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster:
 
 
 def _judged(
-    made: Seen,
+    made: ScannedContainer,
     container: Container,
     runtime: Runtime,
     now: Threads,
@@ -245,7 +245,7 @@ def _judged(
     policy: PolicyObject | None,
     recorded: wire.Recorded | None,
     cluster: Cluster,
-) -> Seen:
+) -> ScannedContainer:
     """With the plan's count, the cause, and the fix."""
     used = (policy or _DEFAULT).policy
     planned = plan.intra_op if plan.intra_op is not None else plan.omp
@@ -269,7 +269,9 @@ def _judged(
     return replace(made, cause=cause, fix=_fix(made, container, runtime, now, plan, used))
 
 
-def _fix(made: Seen, container: Container, runtime: Runtime, now: Threads, plan: Plan, policy: Policy) -> Fix:
+def _fix(
+    made: ScannedContainer, container: Container, runtime: Runtime, now: Threads, plan: Plan, policy: Policy
+) -> Fix:
     if now.own.startswith("-"):
         return Fix(text=f"{now.own}{'' if now.own.endswith('=') else ' '}{made.planned}")
     preset = runtime.preset
@@ -283,7 +285,7 @@ def _fix(made: Seen, container: Container, runtime: Runtime, now: Threads, plan:
     if not variables:
         return Fix(text=preset.advice if preset is not None else "")
     text = ""
-    if preset is not None and matching.left_alone(preset, container):
+    if preset is not None and matching.skipped_reason(preset, container):
         # Not as a command: some versions end with it.
         variables, text = {**variables, **preset.unless}, preset.advice
     pairs = (f"{name}={value}" for name, value in variables.items())
@@ -299,14 +301,14 @@ def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int
     """What a variable should be without Raddle's shim; None where it is not to be set."""
     of_preset = runtime.preset.variables if runtime.preset is not None else {}
     if name in of_preset:
-        found = templates.value(of_preset[name])(plan, policy)
+        result = templates.value(of_preset[name])(plan, policy)
     elif name in COUNTS:
-        found = getattr(plan, COUNTS[name][1])
+        result = getattr(plan, COUNTS[name][1])
     elif name in _VALUES:
-        found = _VALUES[name](plan, policy)
+        result = _VALUES[name](plan, policy)
     else:
-        found = planned  # another name of the preset's own
-    return None if found is None else str(found)
+        result = planned  # another name of the preset's own
+    return None if result is None else str(result)
 
 
 def _expected(plan: Plan, policy: Policy, threads: int, limit_cpus: float | None) -> Expected | None:
@@ -327,17 +329,17 @@ def _given(policy: PolicyObject, runtime: Runtime, container: Container) -> bool
     if policy.containers is not None:
         return container.name in policy.containers
     preset = runtime.preset if policy.policy.presets == "Auto" else None
-    return preset is None or not matching.left_alone(preset, container)
+    return preset is None or not matching.skipped_reason(preset, container)
 
 
-def _restart(made: Seen) -> Fix:
+def _restart(made: ScannedContainer) -> Fix:
     if not _can_change(made):
         return Fix(text="a new pod gets Raddle's values")
     command = ("kubectl", "rollout", "restart", "-n", made.namespace, made.workload)
     return Fix(text="rollout restart", command=shlex.join(command))
 
 
-def _can_change(made: Seen) -> bool:
+def _can_change(made: ScannedContainer) -> bool:
     return made.workload.partition("/")[0] in _CHANGED
 
 
@@ -405,8 +407,8 @@ def workload(pod: Pod) -> str:
 
     A Deployment, and an Argo Rollout, is told by its ReplicaSet's name, a CronJob by its Job's.
     """
-    if found := workload_of(pod):
-        kind, name = found.split("/", 1)
+    if result := workload_of(pod):
+        kind, name = result.split("/", 1)
         return f"{kind.lower()}/{name}"
     metadata = pod.raw["metadata"]
     owners = metadata.get("ownerReferences")

@@ -1,7 +1,7 @@
-"""Two looks at the governed containers of a node make a report: what their counters rose by between the two; pure.
+"""Two samples of the governed containers of a node make a report: what their counters rose by between the two; pure.
 
 A counter that is lower than before was started again, or is another's that has its name now: it tells nothing of the
-window. Numbers are of the window only, so that a look that failed costs one report and no more.
+window. Numbers are of the window only, so that a sample that failed costs one report and no more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Counters(NamedTuple):
     processes: int | None = None
 
 
-class ThreadLook(NamedTuple):
+class ThreadSample(NamedTuple):
     """A thread: `start_s` after the machine's boot, `cpu` the one that it ran on last, the others are counters.
 
     `raw` is the text of the counters that say whether it ran at all since.
@@ -55,7 +55,7 @@ class ThreadLook(NamedTuple):
     raw: bytes
 
 
-class ProcessLook(NamedTuple):
+class ProcessSample(NamedTuple):
     """A process: `own_pid` is its number in the innermost namespace, `runtimes` is None where maps can't be read.
 
     It has `thread_count` threads, of which `threads` were looked at.
@@ -66,21 +66,21 @@ class ProcessLook(NamedTuple):
     command: str
     runtimes: tuple[str, ...] | None
     thread_count: int
-    threads: Mapping[int, ThreadLook]
+    threads: Mapping[int, ThreadSample]
 
 
-class ContainerLook(NamedTuple):
+class ContainerSample(NamedTuple):
     """A container; `processes` by the node's number, empty where they can't be seen."""
 
     counters: Counters
-    processes: Mapping[int, ProcessLook]
+    processes: Mapping[int, ProcessSample]
 
 
-class Look(NamedTuple):
+class Sample(NamedTuple):
     """All that was seen at a time: seconds after the machine's boot, and the container's id -> what was seen of it."""
 
     at_s: float
-    containers: Mapping[str, ContainerLook]
+    containers: Mapping[str, ContainerSample]
 
 
 def report(
@@ -88,11 +88,11 @@ def report(
     level: Level,
     at: str,
     pods: Iterable[GovernedPod],
-    before: Look,
-    after: Look,
+    before: Sample,
+    after: Sample,
     listening_s: float = math.inf,
 ) -> NodeReport:
-    """The report of the window between two looks; a container that only one has seen has no rates.
+    """The report of the window between two samples; a container that only one has seen has no rates.
 
     `listening_s`: since when, after the machine's boot, shims are heard.
     """
@@ -107,7 +107,7 @@ def report(
 
 
 def _container(
-    pod: GovernedPod, container: GovernedContainer, before: Look, after: Look, listening_s: float
+    pod: GovernedPod, container: GovernedContainer, before: Sample, after: Sample, listening_s: float
 ) -> Container:
     old, new = before.containers.get(container.id), after.containers.get(container.id)
     known = new.counters if new else Counters(0.0)
@@ -133,11 +133,11 @@ def _container(
         throttled_cpus=_per_second(_rise(then.throttled_s, known.throttled_s), window_s),
         waiting_share=_share(_rise(then.waiting_s, known.waiting_s), window_s),
         process_count=known.processes,
-        processes=_processes(old, new, window_s, _heard_from_s(pod, container, after.at_s, listening_s)),
+        processes=_processes(old, new, window_s, _received_from_s(pod, container, after.at_s, listening_s)),
     )
 
 
-def _heard_from_s(pod: GovernedPod, container: GovernedContainer, now_s: float, listening_s: float) -> float:
+def _received_from_s(pod: GovernedPod, container: GovernedContainer, now_s: float, listening_s: float) -> float:
     """Of processes that began since then every shim was heard: most speak once, when a session is made."""
     if not container.tells:
         return math.inf
@@ -146,22 +146,22 @@ def _heard_from_s(pod: GovernedPod, container: GovernedContainer, now_s: float, 
 
 
 def _processes(
-    old: ContainerLook | None, new: ContainerLook | None, window_s: float, heard_from_s: float
+    old: ContainerSample | None, new: ContainerSample | None, window_s: float, received_from_s: float
 ) -> tuple[Process, ...]:
     if new is None:
         return ()
     since_s = old.counters.at_s if old else new.counters.at_s
     known = old.processes if old else {}
-    found = [
-        _process(known.get(pid), process, since_s, window_s, heard_from_s) for pid, process in new.processes.items()
+    result = [
+        _process(known.get(pid), process, since_s, window_s, received_from_s) for pid, process in new.processes.items()
     ]
-    if len(found) > MOST_PROCESSES:
-        found.sort(key=lambda process: sum(pool.used_cpus for pool in process.pools), reverse=True)
-    return tuple(sorted(found[:MOST_PROCESSES], key=lambda process: process.pid))
+    if len(result) > MOST_PROCESSES:
+        result.sort(key=lambda process: sum(pool.used_cpus for pool in process.pools), reverse=True)
+    return tuple(sorted(result[:MOST_PROCESSES], key=lambda process: process.pid))
 
 
 def _process(
-    old: ProcessLook | None, new: ProcessLook, since_s: float, window_s: float, heard_from_s: float
+    old: ProcessSample | None, new: ProcessSample, since_s: float, window_s: float, received_from_s: float
 ) -> Process:
     # Another process has the number now.
     known = old.threads if old and old.start_s == new.start_s else {}
@@ -177,7 +177,7 @@ def _process(
         threads=new.thread_count,
         runtimes=new.runtimes,
         pools=tuple(pools),
-        listened=new.start_s >= heard_from_s,
+        listened=new.start_s >= received_from_s,
     )
 
 
@@ -198,7 +198,7 @@ class _Tally:
         self.involuntary: float | None = 0
         self.last_cpus: dict[int, int] = defaultdict(int)
 
-    def add(self, old: ThreadLook | None, new: ThreadLook, since_s: float) -> None:
+    def add(self, old: ThreadSample | None, new: ThreadSample, since_s: float) -> None:
         """Counts a thread. One that was not seen before counts from its start, where that lies in the window."""
         self.threads += 1
         if new is old:

@@ -1,4 +1,4 @@
-"""Tells the node's agent what this process's sessions got, and how long they run: one UDP datagram to RADDLE_AGENT.
+"""Reports to the node's agent how this process's sessions run: one UDP datagram to RADDLE_AGENT.
 
 docs/reference/datagrams.md describes it. It is sent when a session was made, sixteen in a burst and then one in ten
 seconds at most; where runs are observed, also from that thread: every half minute if runs came, and every five minutes
@@ -30,8 +30,8 @@ RUNS_EVERY_S = 30.0
 AGAIN_S = 300
 
 
-class Teller:
-    """What one process has told last, and how much it may say."""
+class DatagramSender:
+    """What one process has sent last, and how much it may send."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -39,40 +39,40 @@ class Teller:
         self.behind = False
         self.tokens = float(MAX_BURST)
         self.refilled = 0.0
-        self.told: list[dict[str, Any]] | None = None
-        self.told_at = 0.0
+        self.sent: list[dict[str, Any]] | None = None
+        self.sent_at = 0.0
 
-    def tell(self, where: str, now: float) -> None:
+    def send_if_due(self, where: str, now: float) -> None:
         """Sends what there is if it is time, by the monotonic clock. Raises as `send`."""
         self.tokens = min(MAX_BURST, self.tokens + (now - self.refilled) / REFILL_S)
         self.refilled = now
         if self.tokens < 1:
             return
-        said = sessions()
-        if self.told is None:
-            if not said:
+        reported = sessions()
+        if self.sent is None:
+            if not reported:
                 return
-        elif _without_runs(said) == _without_runs(self.told):
-            every_s = AGAIN_S if said == self.told else RUNS_EVERY_S
-            if now - self.told_at < every_s:
+        elif _without_runs(reported) == _without_runs(self.sent):
+            every_s = AGAIN_S if reported == self.sent else RUNS_EVERY_S
+            if now - self.sent_at < every_s:
                 return
         self.tokens -= 1
-        again_s = AGAIN_S if any("runs" in one for one in said) else 0
-        send(where, {"threads": files.tasks() or 0, "againS": again_s}, said)
-        if self.told is None:
+        again_s = AGAIN_S if any("runs" in one for one in reported) else 0
+        send(where, {"threads": files.tasks() or 0, "againS": again_s}, reported)
+        if self.sent is None:
             atexit.register(_last)
-        self.told, self.told_at = said, now
+        self.sent, self.sent_at = reported, now
 
 
-_teller = Teller()
+_sender = DatagramSender()
 
 
-def _own() -> Teller:
+def _own() -> DatagramSender:
     """A forked child tells of its own sessions, and has nobody who would release its parent's lock."""
-    global _teller  # noqa: PLW0603  # one per process
-    if _teller.pid != os.getpid():
-        _teller = Teller()
-    return _teller
+    global _sender  # noqa: PLW0603  # one per process
+    if _sender.pid != os.getpid():
+        _sender = DatagramSender()
+    return _sender
 
 
 def changed() -> None:
@@ -80,16 +80,16 @@ def changed() -> None:
     where = os.environ.get(env.AGENT)
     if not where:
         return
-    teller = _own()
-    teller.behind = True
+    sender = _own()
+    sender.behind = True
     try:
         # The holder of the lock tells for the others too; it may be this very thread, which a signal has stopped.
-        while teller.behind and teller.lock.acquire(blocking=False):
+        while sender.behind and sender.lock.acquire(blocking=False):
             try:
-                teller.behind = False
-                teller.tell(where, time.monotonic())
+                sender.behind = False
+                sender.send_if_due(where, time.monotonic())
             finally:
-                teller.lock.release()
+                sender.lock.release()
     except Exception as error:
         # The agent is the platform's; the application must not notice.
         errors.let_through(error)
@@ -98,10 +98,10 @@ def changed() -> None:
 def _last() -> None:
     """At exit: the agent can forget this process."""
     try:
-        where, teller = os.environ.get(env.AGENT), _own()
-        if where and teller.told is not None:
+        where, sender = os.environ.get(env.AGENT), _own()
+        if where and sender.sent is not None:
             # Registered again in a child that was forked, and tells, too.
-            teller.told = None
+            sender.sent = None
             send(where, {"ended": True}, [])
     except Exception:
         pass
@@ -109,7 +109,7 @@ def _last() -> None:
 
 def sessions() -> list[dict[str, Any]]:
     """This process's sessions as a datagram has them, at most sixteen groups."""
-    found = []
+    result = []
     for group in groups.read()[:MAX_GROUPS]:
         one: dict[str, Any] = {"runtime": group.runtime[:40], "source": group.source, "alike": group.alike}
         if group.threads is not None:
@@ -117,34 +117,34 @@ def sessions() -> list[dict[str, Any]]:
         if group.counts is not None:
             log2_ns = {str(exponent): count for exponent, count in groups.buckets(group.counts) if count}
             one.update(runs=sum(group.counts), runNs=group.total_ns, log2ns=log2_ns)
-        found.append(one)
-    return found
+        result.append(one)
+    return result
 
 
-def _without_runs(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in one.items() if name not in ("runs", "runNs", "log2ns")} for one in said]
+def _without_runs(reported: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in one.items() if name not in ("runs", "runNs", "log2ns")} for one in reported]
 
 
-def send(where: str, facts: Mapping[str, Any], said: list[dict[str, Any]]) -> None:
+def send(where: str, facts: Mapping[str, Any], reported: list[dict[str, Any]]) -> None:
     """Sends one datagram to RADDLE_AGENT's value.
 
     Raises ValueError or OSError for what is no address or can't be sent.
     """
     family, address, container = destination(where)
-    data = message(container, facts, said)
+    data = message(container, facts, reported)
     # Non-blocking from its first moment on: a default timeout of the application's doesn't count. Closed at once: an
     # application may close all files, and give the number to one of its own.
     kind = _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC
-    sender = _socket.socket(family, kind)
+    udp = _socket.socket(family, kind)
     try:
-        sender.sendto(data, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL, address)
+        udp.sendto(data, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL, address)
     finally:
-        sender.close()
+        udp.close()
 
 
-def message(container: str, facts: Mapping[str, Any], said: list[dict[str, Any]]) -> bytes:
+def message(container: str, facts: Mapping[str, Any], reported: list[dict[str, Any]]) -> bytes:
     """The datagram, with as many of the sessions as fit."""
-    document = {"v": VERSION, "container": container, "pid": os.getpid(), **facts, "sessions": said}
+    document = {"v": VERSION, "container": container, "pid": os.getpid(), **facts, "sessions": reported}
     while len(data := json.dumps(document, separators=(",", ":")).encode()) > MAX_BYTES:
         document["sessions"] = document["sessions"][:-1]
     return data
@@ -163,4 +163,4 @@ def destination(where: str) -> tuple[int, tuple[str, int], str]:
     return int(family), (host, int(port)), container[:63]
 
 
-record.tell_agent = changed
+record.notify_agent = changed

@@ -1,7 +1,5 @@
 """What a process tells the node's agent: in real datagrams, and never at the application's cost."""
 
-from __future__ import annotations
-
 import json
 import platform
 import socket
@@ -14,14 +12,14 @@ from hypothesis import strategies as st
 from support.runtimes import shim_lab
 
 from raddle import env
-from raddle.report import groups, observe, record, tell
-from raddle_operator.agent import datagrams
+from raddle.report import datagrams, groups, observe, record
+from raddle_operator.agent import datagrams as received
 
 RUNTIME = Path(record.__file__).parents[2]
 START = """
 import os, sys, time
 from raddle.process import current
-from raddle.report import observe, record, tell
+from raddle.report import datagrams, observe, record
 
 def session(threads=2, level="sessions", because="", **more):
     why = {"intra": because} if because else {}
@@ -59,7 +57,7 @@ def heard(agent):
             data = agent.recv(65536)
         except BlockingIOError:
             return found
-        datagrams.parse(data)
+        received.parse(data)
         found.append(json.loads(data))
 
 
@@ -85,7 +83,7 @@ def test_a_process_without_sessions_says_nothing(agent):
 def test_many_sessions_are_told_of_in_few_datagrams(agent):
     run("[session() for _ in range(100)]", agent)
     told = heard(agent)
-    assert [one["sessions"][0]["alike"] for one in told[:-1]] == list(range(1, tell.MAX_BURST + 1))
+    assert [one["sessions"][0]["alike"] for one in told[:-1]] == list(range(1, datagrams.MAX_BURST + 1))
 
 
 def test_a_forked_child_tells_of_its_own_sessions_as_itself(agent):
@@ -174,7 +172,7 @@ def test_what_is_no_address_is_not_looked_up(where):
 @pytest.mark.parametrize("where", WRONG)
 def test_what_is_no_address_has_no_destination(where):
     with pytest.raises((OSError, ValueError, OverflowError)):
-        tell.send(where, {}, [])
+        datagrams.send(where, {}, [])
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,7 @@ def test_what_is_no_address_has_no_destination(where):
     ],
 )
 def test_an_address_is_of_either_family_with_brackets_or_without(where, found):
-    assert tell.destination(where) == found
+    assert datagrams.destination(where) == found
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="the module has another name")
@@ -210,11 +208,11 @@ interpreters.destroy(one)
 def told(agent, monkeypatch):
     """told(at): what this process tells at that time."""
     record.sessions.clear()
-    teller = tell.Teller()
+    sender = datagrams.DatagramSender()
     where = f"127.0.0.1:{agent.getsockname()[1]}"
 
     def call(at):
-        teller.tell(where, at)
+        sender.send_if_due(where, at)
         return [one["sessions"] for one in heard(agent)]
 
     yield call
@@ -292,6 +290,6 @@ def test_whatever_there_is_fits_a_datagram_that_the_agent_reads(made):
             session["runs"] = observe.Runs()
             session["runs"].counts[:] = counts
         record.sessions.append(session)
-    message = tell.message("c" * 63, {"threads": 10**6, "againS": 300}, tell.sessions())
+    message = datagrams.message("c" * 63, {"threads": 10**6, "againS": 300}, datagrams.sessions())
     record.sessions.clear()
-    assert len(datagrams.parse(message).sessions) <= len(made)
+    assert len(received.parse(message).sessions) <= len(made)

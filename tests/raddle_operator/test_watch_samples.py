@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle_operator.agent import looks
+from raddle_operator.agent import samples
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
-from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook, ThreadLook
+from raddle_operator.agent.samples import ContainerSample, Counters, ProcessSample, Sample, ThreadSample
 from raddle_operator.effective.planned import Planned
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Level
@@ -26,30 +26,27 @@ POD = GovernedPod(
 
 
 def thread(ran_s, *, start_s=1.0, name="python", delay_s=0.0, involuntary=0, cpu=0):
-    return ThreadLook(start_s, name, ran_s, delay_s, involuntary, cpu, b"")
+    return ThreadSample(start_s, name, ran_s, delay_s, involuntary, cpu, b"")
 
 
 def process(threads, *, start_s=1.0, own_pid=1):
-    return ProcessLook(start_s, own_pid, "python", None, len(threads), threads)
+    return ProcessSample(start_s, own_pid, "python", None, len(threads), threads)
 
 
 def look(at_s, processes=None, **counters):
-    return Look(at_s, {BOX: ContainerLook(Counters(at_s, **counters), processes or {})})
+    return Sample(at_s, {BOX: ContainerSample(Counters(at_s, **counters), processes or {})})
 
 
 def of(before, after):
-    report = looks.report("worker", Level.PROCESSES, "2026-11-23T00:00:00Z", [POD], before, after)
+    report = samples.report("worker", Level.PROCESSES, "2026-11-23T00:00:00Z", [POD], before, after)
     assert nodereport.from_document(nodereport.to_document(report)) == report
     return report.containers[0]
-
-
-# --- containers ---------------------------------------------------------------------------------------------------
 
 
 def test_a_container_has_the_rates_of_the_window():
     before = look(100.0, used_s=10.0, periods=50, throttled_periods=5, throttled_s=1.0, waiting_s=2.0)
     now = {"used_s": 25.0, "periods": 150, "throttled_periods": 30, "throttled_s": 6.0, "waiting_s": 4.0}
-    found = of(before, Look(110.0, {BOX: ContainerLook(Counters(110.0, **now, quota_cpus=2.0, processes=3), {})}))
+    found = of(before, Sample(110.0, {BOX: ContainerSample(Counters(110.0, **now, quota_cpus=2.0, processes=3), {})}))
     assert (found.used_cpus, found.throttled_share, found.throttled_cpus) == (1.5, 0.25, 0.5)
     assert (found.waiting_share, found.quota_cpus, found.limit_cpus) == (0.2, 2.0, 2.0)
     assert found.process_count == 3
@@ -79,31 +76,25 @@ def test_a_container_without_periods_in_the_window_was_not_throttled():
 
 
 def test_a_container_that_was_not_seen_before_has_no_rates():
-    found = of(Look(100.0, {}), look(110.0, {7: process({7: thread(5.0)})}, used_s=5.0, quota_cpus=1.0))
+    found = of(Sample(100.0, {}), look(110.0, {7: process({7: thread(5.0)})}, used_s=5.0, quota_cpus=1.0))
     assert (found.used_cpus, found.quota_cpus, found.processes[0].threads) == (None, 1.0, 1)
     assert (found.processes[0].pools[0].ran, found.processes[0].pools[0].used_cpus) == (0, 0.0)
 
 
 def test_a_container_that_is_not_seen_is_told_by_its_spec():
-    found = of(look(100.0), Look(110.0, {}))
+    found = of(look(100.0), Sample(110.0, {}))
     assert (found.limit_cpus, found.used_cpus, found.processes) == (2.0, None, ())
-
-
-# --- threads ------------------------------------------------------------------------------------------------------
 
 
 def test_threads_are_told_by_pool():
     before = {7: process({7: thread(1.0), **{n: thread(1.0, name=f"pool-{n}") for n in (8, 9, 10)}})}
-    after = {
-        7: process(
-            {
-                7: thread(1.0),
-                8: thread(3.0, name="pool-8", delay_s=1.0, involuntary=20, cpu=4),
-                9: thread(2.0, name="pool-9", delay_s=0.5, involuntary=10, cpu=0),
-                10: thread(1.0, name="pool-10"),
-            }
-        )
+    threads = {
+        7: thread(1.0),
+        8: thread(3.0, name="pool-8", delay_s=1.0, involuntary=20, cpu=4),
+        9: thread(2.0, name="pool-9", delay_s=0.5, involuntary=10, cpu=0),
+        10: thread(1.0, name="pool-10"),
     }
+    after = {7: process(threads)}
     main, pool = sorted(of(look(100.0, before), look(110.0, after)).processes[0].pools, key=lambda one: one.threads)
     assert (main.name, main.threads, main.ran) == ("python", 1, 0)
     assert (pool.name, pool.threads, pool.ran) == ("pool-", 3, 2)
@@ -138,7 +129,7 @@ def test_a_process_that_has_anothers_number_is_another():
     ("name", "pool"), [("pool-12", "pool-"), ("12", "12"), ("", ""), ("a1b", "a1b"), ("x)\n(3", "x)\n(")]
 )
 def test_a_pool_is_called_what_its_threads_share(name, pool):
-    assert looks.pool_name(name) == pool
+    assert samples.pool_name(name) == pool
 
 
 def test_a_tenant_can_make_the_report_only_so_long():
@@ -146,23 +137,18 @@ def test_a_tenant_can_make_the_report_only_so_long():
     before = {n: process({n: thread(0.0, name="x")}, own_pid=n) for n in range(1, 200)}
     after = {n: process({n: thread(1.0 / n, name="x")}, own_pid=n) for n in range(1, 200)}
     names = of(look(100.0, {1: process({})}), look(110.0, {1: process(threads, own_pid=3)})).processes[0].pools
-    assert len(names) == looks.MOST_POOLS
+    assert len(names) == samples.MOST_POOLS
     assert sum(pool.threads for pool in names) == len(threads)
     kept = of(look(100.0, before), look(110.0, after)).processes
-    assert [one.pid for one in kept] == list(range(1, looks.MOST_PROCESSES + 1))
+    assert [one.pid for one in kept] == list(range(1, samples.MOST_PROCESSES + 1))
 
 
 @pytest.mark.parametrize(
     ("tells", "repeats", "listening_s", "start_s", "listened"),
     [
-        (True, False, 50.0, 60.0, True),
-        (True, False, 50.0, 40.0, False),
-        (False, True, 50.0, 60.0, False),
-        (True, True, 50.0, 40.0, False),
-        (True, True, 50.0, 60.0, True),
-        (True, True, -850.0, 0.0, True),
-        (True, False, 5.0, 0.0, False),
-        (True, True, math.inf, 60.0, False),
+        (True, False, 50.0, 60.0, True), (True, False, 50.0, 40.0, False), (False, True, 50.0, 60.0, False),
+        (True, True, 50.0, 40.0, False), (True, True, 50.0, 60.0, True), (True, True, -850.0, 0.0, True),
+        (True, False, 5.0, 0.0, False), (True, True, math.inf, 60.0, False),
     ],
     ids=[
         "began since",
@@ -174,21 +160,19 @@ def test_a_tenant_can_make_the_report_only_so_long():
         "never repeats",
         "nobody listens",
     ],
-)
+)  # fmt: skip
 def test_a_shim_in_a_process_would_have_been_heard(tells, repeats, listening_s, start_s, listened):
     (box,) = POD.containers
     pod = replace(POD, planned={"server": Planned(repeats=repeats)}, containers=(replace(box, tells=tells),))
     after = look(110.0, {7: process({}, start_s=start_s)})
-    report = looks.report("worker", Level.PROCESSES, "", [pod], look(100.0), after, listening_s)
+    report = samples.report("worker", Level.PROCESSES, "", [pod], look(100.0), after, listening_s)
     assert report.containers[0].processes[0].listened == listened
 
-
-# --- any looks ----------------------------------------------------------------------------------------------------
 
 COUNTS = st.integers(0, 10**6)
 SECONDS = st.floats(0, 10**6)
 THREADS = st.builds(
-    ThreadLook,
+    ThreadSample,
     st.floats(0, 200),
     st.text(max_size=15),
     SECONDS,
@@ -198,7 +182,7 @@ THREADS = st.builds(
     st.just(b""),
 )
 PROCESSES = st.builds(
-    ProcessLook,
+    ProcessSample,
     st.sampled_from([1.0, 2.0, 105.0]),
     st.integers(1, 99),
     st.text(max_size=15),
@@ -218,8 +202,8 @@ COUNTERS = st.builds(
     st.none() | st.just("0-3"),
     st.none() | COUNTS,
 )
-CONTAINERS = st.builds(ContainerLook, COUNTERS, st.dictionaries(st.integers(1, 5), PROCESSES, max_size=4))
-LOOKS = st.builds(Look, SECONDS, st.dictionaries(st.just(BOX), CONTAINERS))
+CONTAINERS = st.builds(ContainerSample, COUNTERS, st.dictionaries(st.integers(1, 5), PROCESSES, max_size=4))
+LOOKS = st.builds(Sample, SECONDS, st.dictionaries(st.just(BOX), CONTAINERS))
 
 
 @given(LOOKS, LOOKS)
