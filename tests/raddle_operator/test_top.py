@@ -248,7 +248,7 @@ def test_what_cannot_be_had_is_refused(arguments, wrong):
 def test_each_kind_explains_its_columns_and_exit_codes(kind):
     done = CliRunner().invoke(main, ["top", kind, "--help"])
     assert done.exit_code == 0
-    assert "Exit codes: 0 done" in done.stdout
+    assert "Exit codes: 0 success" in done.stdout
     assert ("THROTTLED   share" in done.stdout) == (kind != "policies")
 
 

@@ -21,20 +21,20 @@ from raddle import __version__
 # it, as an entry point of GROUP.
 COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
-    "run": ("run", "Run a program with what a container would get. Needs no cluster."),
+    "run": ("run", "Run a program with a container's variables, mounts and CPU quota. Needs no cluster."),
     "tune": (None, "Find the best settings for a model or a server on this machine. Needs no cluster."),
     "result": (None, "Show the result of a tuning, from its JSON or the log of its Job."),
-    "scan": ("scan.command", "Find the containers of a cluster that run too many threads. Needs no Raddle there."),
-    "presets": ("presets", "Show the servers that are known, and what each gets. Needs no cluster."),
-    "explain": ("explain", "Say why pods have the numbers they have, or why they were skipped, and what runs."),
-    "top": ("top.command", "Show what runs now: planned against effective threads, throttled, delay, a node's cores."),
-    "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
-    "analyze": (None, "Show what a model is made of, and what scales with threads. Needs no cluster."),
+    "scan": ("scan.command", "Find containers that run too many threads. Works without Raddle in the cluster."),
+    "presets": ("presets", "Show the servers that Raddle recognises, and the values for each. Needs no cluster."),
+    "explain": ("explain", "Show the values of pods and the reasons, or why there are none, and the effective values."),
+    "top": ("top.command", "Show planned and effective threads, throttling and CPU delay now, or the cores of a node."),
+    "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and the CPUs that may be used."),
+    "analyze": (None, "Show the operators of a model, and which of them scale with threads. Needs no cluster."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
     "controller": ("processes", "Run the controller (in the cluster)."),
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
     "agent": ("processes", "Run the node agent (in the cluster, one per node)."),
-    "tuner": (None, "Measure for an InferenceTuning (in its pods)."),
+    "tuner": (None, "Run the measurements of an InferenceTuning (in its pods)."),
 }
 
 GROUP: Final = "raddle.commands"
@@ -129,7 +129,7 @@ Examples:
 @click.group(cls=LazyGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="raddle")
 def main() -> None:
-    """Thread counts, spinning and affinity that fit the container.
+    """Set and inspect thread counts, spinning and affinity of inference containers.
 
-    Exit codes: 0 done, 1 the cluster or a process failed, 2 bad input or usage, 130 ended by Ctrl-C.
+    Exit codes: 0 success, 1 the cluster or a process failed, 2 invalid input or usage, 130 interrupted by Ctrl-C.
     """

@@ -34,11 +34,12 @@ Examples:
   kubectl raddle explain --live --all-namespaces         (every injected container)
 
 \b
-What runs is said where agents watch (agent.watch) and you may get pods/proxy in Raddle's namespace.
+The effective values are shown if the agents watch (chart value agent.watch) and you may get pods/proxy in Raddle's
+namespace.
 
 \b
-Exit codes: 0 explained, with --live: and every process with a runtime is reached; 1 no such object, no pods, no answer
-from the cluster, with --live: a container is not reached or says nothing; 2 bad usage.
+Exit codes: 0 success; 1 no such object, no pods, or no answer from the cluster; 2 invalid usage. With --live also 1 if
+a process with a runtime did not load the shim, or a container can't be inspected.
 """
 # What people want to know first, in this order; what follows is as the plan has it.
 FIRST = ("intraOp", "intraOpWithoutShim", "interOp", "spinning", "omp", "blas", "affinity")
@@ -76,10 +77,11 @@ def explain(
     live: bool,
     everywhere: bool,
 ) -> None:
-    """Say why containers have the numbers they have, or why they have none, and what runs in them.
+    """Show the values of containers with the reasons, or why they have none, and the effective values.
 
-    TARGET is pod/NAME (or NAME), deployment/NAME, statefulset/NAME, daemonset/NAME, replicaset/NAME or job/NAME.
-    Without it, all pods of the namespace. Several pods are a table: what can be said of several is one line.
+    TARGET is pod/NAME (or NAME), deployment/NAME, statefulset/NAME, daemonset/NAME, replicaset/NAME or job/NAME. The
+    default is all pods of the namespace. Several pods are shown as a table, in which those that do not differ share a
+    line.
     """
     choice = chosen(target, namespace, selector, kubeconfig, context, everywhere=everywhere)
     readable = form in {"text", "wide"}

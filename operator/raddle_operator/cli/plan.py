@@ -24,13 +24,13 @@ Examples:
   raddle plan -f policy.yaml -f deployment.yaml
   raddle plan -f policy.yaml -f deployment.yaml --machine /          as if bound to this machine
   raddle plan -f policy.yaml -f deployment.yaml --node worker-7      as if bound to a node of the cluster
-  raddle plan -f policy.yaml -f deployment.yaml -f tuning.yaml --machine /    with what a tuning has found
+  raddle plan -f policy.yaml -f deployment.yaml -f tuning.yaml --machine /    with the result of a tuning
   raddle plan -f policies/ -f app/ -o yaml                           the pods as they would be created
   helm template app | raddle plan -f policy.yaml -f - -o json
 
 \b
 A namespace that is not among the files counts as labelled raddle.dev/inject=enabled.
-Exit codes: 0 done, 1 --node: no such topology or no answer from the cluster, 2 bad input.
+Exit codes: 0 success, 1 no answer from the cluster, or it has no topology of --node, 2 invalid input.
 """
 
 

@@ -18,8 +18,8 @@ Examples:
   raddle presets -o json
 
 \b
-A policy with `presets: Never` uses none of them.
-Exit codes: 0 done, 2 no such preset.
+A policy with `presets: Never` disables presets.
+Exit codes: 0 success, 2 no such preset.
 """
 
 
@@ -29,7 +29,7 @@ Exit codes: 0 done, 2 no such preset.
     "-o", "--output", "form", default="table", show_default=True, type=click.Choice(["table", "json", "yaml"])
 )
 def presets(name: str | None, form: str) -> None:
-    """Show the servers that are known: how each is recognised, and what it gets. Needs no cluster."""
+    """Show presets: the servers that Raddle recognises, how, and the values for each. Needs no cluster."""
     result = [row for row in rows() if name in (None, row.name)]
     if not result:
         raise click.UsageError(f"no preset {name}; there are: {', '.join(row.name for row in rows())}")

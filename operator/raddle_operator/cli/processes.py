@@ -90,7 +90,7 @@ def start_logging(level: str) -> None:
 @option("--identity", default=lambda: f"{socket.gethostname()}-{os.getpid()}", help="Holder of the Lease.")
 @option("--unlabelled", default="disabled", type=UNLABELLED, help="Injection mode of namespaces without the label.")
 @option("--keep-shim/--no-keep-shim", default=True, help="Keep the shim's ConfigMap in opted-in namespaces.")
-@option("--door/--no-door", default=True, help="Whether the webhook may have pods load the shim by ld.so.preload.")
+@option("--door/--no-door", default=True, help="Whether pods load the shim through /etc/ld.so.preload.")
 @option(
     "--shim-namespaces", default="", callback=names, help="Namespaces in which ConfigMaps may be written. Default: all."
 )
@@ -141,7 +141,7 @@ def controller(log_level: str, **options: Any) -> None:
     type=UNLABELLED,
     help="Injection mode of namespaces without the label.",
 )
-@option("--door/--no-door", default=True, help="Whether pods may load the shim by /etc/ld.so.preload.")
+@option("--door/--no-door", default=True, help="Whether pods may load the shim through /etc/ld.so.preload.")
 @option(
     "--shim-namespaces", default="", callback=names, help="Namespaces in which ConfigMaps may be read. Default: all."
 )
@@ -217,7 +217,7 @@ def webhook(log_level: str, **options: Any) -> None:
     help="UDP port that receives the shims' reports, with --watch. If absent, none are received.",
 )
 def agent(log_level: str, **options: Any) -> None:
-    """Run the node agent: publish this node's NodeCPUTopology when it changes, and what runs on it."""
+    """Run the node agent: publish this node's NodeCPUTopology; with --watch, also observe its containers."""
     from raddle_operator.agent.client import ConfigError
     from raddle_operator.agent.process import run
     from raddle_operator.agent.settings import AgentSettings

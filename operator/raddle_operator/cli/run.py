@@ -37,9 +37,9 @@ Examples:
   docker run $(raddle run --limit 4 --print docker) IMAGE
 
 \b
-What can't be had here is said on standard error, and the program runs without it.
-Exit codes: the program's own, 128 + the signal that ended it, 126 and 127 as a shell: it can't be run, it is not
-found; 2 bad input.
+If this machine can't provide the mounts or the quota, a line on standard error says so, and the program runs without.
+Exit codes: the program's own; 128 + the number of the signal that ended it; as in a shell, 126 if it can't be executed
+and 127 if it does not exist; 2 invalid input.
 """
 
 _NAME: Final = "main"

@@ -35,7 +35,7 @@ class SelftestError(Exception):
 @click.option("--expect-refusal", is_flag=True, help="Succeed if the webhook requires a client certificate.")
 @click.option("--wait-s", default=60.0, show_default=True, help="Seconds to wait for the webhook to respond.")
 def selftest(url: str, ca_file: Path | None, expect_refusal: bool, wait_s: float) -> None:
-    """Check that the webhook answers a review, and by which certificate."""
+    """Check that the webhook answers an AdmissionReview; with --ca-file, verify its certificate."""
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
         raise click.UsageError(f"--url: got {url!r}, expected https://HOST[:PORT]")

@@ -36,12 +36,12 @@ Examples:
   raddle topology -o json                      the same, as versioned JSON
   raddle topology --root /captures/worker-7    a recorded machine
   raddle topology --node worker-7              a node of the cluster
-  raddle topology --exclusive 2-9              a pool on these CPUs, if they were a container's own
+  raddle topology --exclusive 2-9              where threads would run if a container had these CPUs
   raddle topology -f policy.yaml -f deployment.yaml --exclusive 2-9
   raddle topology --pod resnet-7d9f -n models  a pod on its node
 
 \b
-Exit codes: 0 done, 1 no answer from the cluster, 2 bad input.
+Exit codes: 0 success, 1 no answer from the cluster, 2 invalid input.
 """
 
 # Option -> the options of which it needs one.
@@ -93,7 +93,7 @@ def topology(
     exclusive: str | None,
     form: str,
 ) -> None:
-    """Show a machine: sockets, NUMA nodes, L3 domains, cores, threads, and what runs where."""
+    """Show a machine: sockets, NUMA nodes, L3 domains, cores, and where threads run."""
     _check_usage(
         root=root,
         node=node,

@@ -137,7 +137,7 @@ class Order:
     help="The container's termination message.",
 )
 def tuner(tuning: str, folder: Path, request: Path, message: Path) -> None:
-    """Measure for an InferenceTuning what runs in the container beside this one."""
+    """Run the measurements of an InferenceTuning, on the workload's container in the same pod."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(ending.signals())
         try:

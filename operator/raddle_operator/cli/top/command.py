@@ -43,14 +43,15 @@ EVERY_S: Final = 5.0
 MANY: Final = 64
 """From so many nodes on a bar shows how many have answered."""
 COLUMNS: Final = """\b
-THREADS     planned/effective: what runs is the shim's word, else the threads that ran
-CPU         CPU time used, a second
-THROTTLED   share of the periods in which the quota stopped it; of a node, its worst container's
-DELAY       CPU time that threads waited for, a second; with agent.watch Cgroups, how much of the time any waited
-FINDING     why what runs is not what was planned; kubectl raddle explain says what to do
+THREADS     planned/effective; effective is the count that the shim reports, or else the number of threads that ran
+CPU         CPU seconds used per second
+THROTTLED   share of quota periods in which the container was throttled; for a node, of its worst container
+DELAY       seconds per second that threads waited for a CPU, summed over threads; with agent.watch=Cgroups, the share
+            of time in which at least one waited
+FINDING     why the threads differ from the plan; kubectl raddle explain shows the fix
 """
 EXIT_CODES: Final = """\b
-Exit codes: 0 done, 1 no answer from the cluster or no agent that watches, 2 bad usage, 130 ended by Ctrl-C.
+Exit codes: 0 success, 1 no answer from the cluster or no agent watches, 2 invalid usage, 130 interrupted by Ctrl-C.
 """
 _ALIASES: Final = {
     "pod": "pods",
@@ -76,17 +77,17 @@ Examples:
   kubectl raddle top pods -n models
   kubectl raddle top pods -A --sort-by delay --watch
   kubectl raddle top nodes
-  kubectl raddle top node worker-7                     (its cores, and who ran on each)
+  kubectl raddle top node worker-7                     (its cores, and the containers on each)
   kubectl raddle top policies
 
 {COLUMNS}
 {EXIT_CODES}""",
 )
 def top() -> None:
-    """Show what runs now: planned against effective threads, throttling and waiting.
+    """Show planned and effective threads, throttling and CPU delay now.
 
-    From the agents of the nodes (agent.watch), which you ask through the API server with your own rights: that takes
-    the rights to list pods and to get pods/proxy in Raddle's namespace. Policies are read from their statuses.
+    Pods and nodes are read from the node agents, if they watch (chart value agent.watch), through the API server. You
+    need permission to list pods, and to get pods/proxy in Raddle's namespace. Policies are read from their statuses.
     """
 
 
@@ -132,7 +133,10 @@ class DisplayOptions:
 @click.option("-l", "--selector", default="", help="Pods with these labels.")
 @partial(_options, orders=tuple(rows.POD_ORDERS), forms=("table", "wide", "json", "yaml"))
 def pods_command(target: str | None, namespace: str | None, selector: str, *, everywhere: bool, **how: Any) -> None:
-    """Show the governed containers of pods: of a namespace, of TARGET (pod/NAME, deployment/NAME ...), of all (-A)."""
+    """Show containers whose pods have a policy.
+
+    TARGET is pod/NAME, deployment/NAME or another workload. The default is all pods of the namespace.
+    """
     options = DisplayOptions(**how)
     choice = chosen(target, namespace, selector, options.kubeconfig, options.context, everywhere=everywhere)
 
@@ -164,7 +168,10 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
 @click.argument("name", required=False)
 @partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg"))
 def nodes_command(name: str | None, **how: Any) -> None:
-    """Show all nodes; or draw the cores of the node NAME, each CPU with the containers whose threads ran there last."""
+    """Show all nodes, or the cores of one node.
+
+    With NAME, draw each CPU of that node with the containers whose threads last ran on it.
+    """
     options = DisplayOptions(**how)
     if name is not None:
         _draw_node(options, name)
@@ -237,7 +244,10 @@ def _draw_node(options: DisplayOptions, name: str) -> None:
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Policies of all namespaces.")
 @partial(_options, orders=rows.POLICY_ORDERS, forms=("table", "json", "yaml"))
 def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> None:
-    """Show policies with their pods, and how many containers do not run as planned, from the policies' statuses."""
+    """Show policies, their pods, and how many containers differ from the plan.
+
+    This is read from the policies' statuses.
+    """
     options = DisplayOptions(**how)
     choice = chosen(None, namespace, "", options.kubeconfig, options.context, everywhere=everywhere)
 

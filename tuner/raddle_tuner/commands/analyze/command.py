@@ -16,10 +16,10 @@ Examples:
   raddle analyze model.onnx --inputs request.npz -o json
   raddle analyze model.onnx --svg path.svg            the critical path as a picture
   raddle run --limit 4 -- raddle analyze model.onnx   with the CPUs of a container
-  raddle analyze model.pt                             TorchScript, where torch can be imported
+  raddle analyze model.pt                             TorchScript; needs torch
 
 \b
-Exit codes: 0 done, 2 bad input: a model that does not load, inputs that don't fit; 130 ended by Ctrl-C.
+Exit codes: 0 success; 2 invalid input: the model does not load, or the inputs do not fit; 130 interrupted by Ctrl-C.
 """
 
 
@@ -35,7 +35,7 @@ Exit codes: 0 done, 2 bad input: a model that does not load, inputs that don't f
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the critical path into this file.")
 @click.option("-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "json", "yaml"]))
 def analyze(model: Path, shapes: tuple[str, ...], npz: Path | None, svg: Path | None, form: str) -> None:
-    """Show what MODEL (.onnx, or TorchScript) is made of, what scales with threads, and what can run side by side."""
+    """Show the operators of MODEL (.onnx or TorchScript), which scale with threads, and which run in parallel."""
     if shapes and npz:
         raise click.UsageError("--shape and --inputs exclude each other")
     from raddle_tuner.commands.analyze import document, reading, text

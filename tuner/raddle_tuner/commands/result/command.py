@@ -21,7 +21,7 @@ Examples:
   kubectl logs job/ranker-1c2d3e4f5a -c tuner | raddle result - --report result.html
 
 \b
-Exit codes: 0 done, 2 bad input or usage.
+Exit codes: 0 success, 2 invalid input or usage.
 """
 
 
@@ -31,8 +31,8 @@ Exit codes: 0 done, 2 bad input or usage.
 def result(form: str, report: Path | None, source: IO[str]) -> None:
     """Show the result of a tuning.
 
-    FILE is the JSON of `raddle tune -o json` or `--report FILE.json`, or the log of an InferenceTuning's Jobs, of which
-    the longest search is shown; - is standard input.
+    FILE is the JSON of `raddle tune -o json` or `--report FILE.json`, or the log of an InferenceTuning's Jobs; - is
+    standard input. If a log contains several results, the one with the most candidates is shown.
     """
     writing.write(_read(source.name, source.read()), form=form, report=report)
 

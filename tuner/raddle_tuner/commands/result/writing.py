@@ -27,7 +27,7 @@ def options(command: Command) -> Command:
         "--report",
         type=click.Path(dir_okay=False, writable=True, path_type=Path),
         callback=_report_path,
-        help="Also write a page (FILE.html), its pictures (.svg) or the JSON (.json).",
+        help="Also write a report, by suffix: .html a page, .svg its charts, .json the JSON.",
     )
     return form(report(command))
 

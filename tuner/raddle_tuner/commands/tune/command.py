@@ -51,8 +51,9 @@ Examples:
   raddle tune --limit 2 --rate 20 --kserve-v2 http://127.0.0.1:{port}/v2/models/ranker -- ./start.sh {port}
 
 \b
-Ctrl-C ends the measurement and prints what is known so far. With --resume FILE the same command continues there.
-Exit codes: 0 done, 1 nothing can be measured, 2 bad input or usage, 130 ended by Ctrl-C, 143 by SIGTERM.
+A candidate is one combination of settings. Each is measured in several blocks (short runs).
+Ctrl-C ends the measurement and prints the result so far. With --resume FILE, the same command continues from there.
+Exit codes: 0 success, 1 nothing can be measured, 2 invalid input or usage, 130 interrupted by Ctrl-C, 143 by SIGTERM.
 """
 
 
@@ -71,7 +72,9 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="NUMBER",
     help="Requests per second, with Poisson arrivals.",
 )
-@click.option("--p99", "p99_ms", metavar="TIME", callback=options.time(options.MS, "20ms"), help="Upper bound of p99.")
+@click.option(
+    "--p99", "p99_ms", metavar="TIME", callback=options.time(options.MS, "20ms"), help="Upper bound for p99 latency."
+)
 @click.option(
     "--objective",
     type=click.Choice([kind.value.lower() for kind in Kind]),
@@ -85,7 +88,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     callback=options.time(options.S, "3m"),
     metavar="TIME",
-    help="Total time.",
+    help="Maximum total time.",
 )
 @click.option(
     "--trials",
@@ -93,7 +96,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     default=64,
     show_default=True,
     metavar="COUNT",
-    help="Most candidates.",
+    help="Maximum number of candidates.",
 )
 @click.option(
     "--space",
@@ -101,9 +104,9 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     metavar="PATH=A,B",
     callback=options.narrowed,
-    help="Use only these values.",
+    help="Try only these values of a policy field.",
 )
-@click.option("-f", "--filename", "sources", multiple=True, help="File with the baseline policy.")
+@click.option("-f", "--filename", "sources", multiple=True, help="File with the policy to start from.")
 @click.option(
     "--runner",
     type=click.Choice(models.RUNNERS),
@@ -141,7 +144,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--callers",
     type=click.IntRange(1),
     metavar="COUNT",
-    help="Concurrent clients of a server without a rate. Default: as many as it has CPUs.",
+    help="Number of concurrent clients of a server, without --rate. Default: the number of its CPUs.",
 )
 @click.option(
     "--start",
@@ -150,7 +153,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     callback=options.time(options.S, "2m"),
     metavar="TIME",
-    help="Time limit for a program's start.",
+    help="Maximum time for the server or model to start.",
 )
 @click.option(
     "--resume",
@@ -159,7 +162,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="FILE",
     help="Save every block in this file, and continue from it after Ctrl-C or a crash.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be measured, and for how long.")
+@click.option("--dry-run", is_flag=True, help="Print what would be measured and how long it would take.")
 @writing.options
 @click.argument("model_or_command", metavar="MODEL | -- COMMAND", nargs=-1, type=click.UNPROCESSED)
 def tune(
@@ -187,7 +190,7 @@ def tune(
     report: Path | None,
     model_or_command: tuple[str, ...],
 ) -> None:
-    """Find the best settings for a model, or a server, on this machine under a CPU limit."""
+    """Find the best settings for a model or a server on this machine under a CPU limit."""
     aim = options.objective(objective, rate, p99_ms)
     options.check(
         url,
