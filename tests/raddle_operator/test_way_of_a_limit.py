@@ -50,7 +50,7 @@ def test_the_functions_whose_result_a_limit_changes_are_those_of_the_architectur
     of_four, of_five = passed(admission, "4.217"), passed(admission, "5.217")
     assert [name for name, _, _ in of_four] == [name for name, _, _ in of_five]
     changed = {(four[0], four[2]) for four, five in zip(of_four, of_five, strict=True) if four[1] != five[1]}
-    _, _, section = DOCUMENT.read_text().partition("## The way of a limit\n")
+    _, _, section = DOCUMENT.read_text().partition("## How a limit is processed\n")
     rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \|", section.partition("\n## ")[0], re.MULTILINE)
     assert {name for name, _ in changed} == {
         (module, one) for module, found in rows for one in re.findall(r"`(\w+)`", found)

@@ -30,7 +30,7 @@ Examples:
 
 \b
 A namespace that is not among the files counts as labelled raddle.dev/inject=enabled.
-Exit codes: 0 success, 1 no answer from the cluster, or it has no topology of --node, 2 invalid input.
+Exit codes: 0 success, 1 no answer from the cluster, or no NodeCPUTopology for --node, 2 invalid input.
 """
 
 

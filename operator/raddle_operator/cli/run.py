@@ -62,7 +62,9 @@ _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option("--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
+@click.option(
+    "--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Default: no limit."
+)
 @click.option(
     "-f",
     "--filename",

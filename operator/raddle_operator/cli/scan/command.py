@@ -20,7 +20,7 @@ Examples:
   helm template app | raddle scan -f - --cpus 64 --exit-code 3
 
 \b
-It only reads pods and, if you may, nodes, namespaces, the kubelets' metrics (nodes/proxy) and Raddle's objects.
+It only reads pods and, if permitted, nodes, namespaces, the kubelets' metrics (nodes/proxy) and Raddle's objects.
 Exit codes: 0 success, 1 no answer from the cluster, 2 invalid input or usage; with --exit-code, that code if there are
 findings.
 """

@@ -65,7 +65,9 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(epilog=EPILOG)
-@click.option("--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
+@click.option(
+    "--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Default: no limit."
+)
 @click.option(
     "--rate",
     type=click.FloatRange(0, min_open=True),
@@ -115,8 +117,8 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--runtime",
     type=click.Path(exists=True, path_type=Path),
-    help="The Python, folder with node_modules or libonnxruntime.so to use. Default: Raddle's own Python, the current"
-    " folder, the library that the loader finds.",
+    help="The Python, folder with node_modules or libonnxruntime.so to use, depending on --runner. Default: Raddle's"
+    " Python, the current folder or the loader's library.",
 )
 @click.option("--inputs", "npz", type=_FILE, help="An .npz file with the model's inputs. Default: generated.")
 @click.option(
