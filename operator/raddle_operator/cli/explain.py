@@ -34,8 +34,8 @@ Examples:
   kubectl raddle explain --live --all-namespaces         (every injected container)
 
 \b
-The effective values are shown if the agents watch (chart value agent.watch) and you may get pods/proxy in Raddle's
-namespace.
+Effective values need agents that observe containers (chart value agent.watch), and permission to get pods/proxy in
+Raddle's namespace.
 
 \b
 Exit codes: 0 success; 1 no such object, no pods, or no answer from the cluster; 2 invalid usage. With --live also 1 if
@@ -77,7 +77,7 @@ def explain(
     live: bool,
     everywhere: bool,
 ) -> None:
-    """Show the values of containers with the reasons, or why they have none, and the effective values.
+    """Show the planned and effective values of containers with the reasons, or why they have none.
 
     TARGET is pod/NAME (or NAME), deployment/NAME, statefulset/NAME, daemonset/NAME, replicaset/NAME or job/NAME. The
     default is all pods of the namespace. Several pods are shown as a table, in which those that do not differ share a

@@ -29,7 +29,7 @@ Examples:
   helm template app | raddle plan -f policy.yaml -f - -o json
 
 \b
-A namespace that is not among the files counts as labelled raddle.dev/inject=enabled.
+A namespace that is not in the files is treated as if it had the label raddle.dev/inject=enabled.
 Exit codes: 0 success, 1 no answer from the cluster, or no NodeCPUTopology for --node, 2 invalid input.
 """
 

@@ -29,7 +29,7 @@ Exit codes: 0 success, 2 no such preset.
     "-o", "--output", "form", default="table", show_default=True, type=click.Choice(["table", "json", "yaml"])
 )
 def presets(name: str | None, form: str) -> None:
-    """Show presets: the servers that Raddle recognises, how, and the values for each. Needs no cluster."""
+    """Show the presets: how Raddle recognises servers, and the values for each. Needs no cluster."""
     result = [row for row in rows() if name in (None, row.name)]
     if not result:
         raise click.UsageError(f"no preset {name}; there are: {', '.join(row.name for row in rows())}")

@@ -37,7 +37,7 @@ Examples:
   docker run $(raddle run --limit 4 --print docker) IMAGE
 
 \b
-If this machine can't provide the mounts or the quota, a line on standard error says so, and the program runs without.
+If this machine can't provide the mounts or the quota, it says so on standard error and starts COMMAND without them.
 Exit codes: the program's own; 128 + the number of the signal that ended it; as in a shell, 126 if it can't be executed
 and 127 if it does not exist; 2 invalid input.
 """

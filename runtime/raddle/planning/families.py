@@ -103,13 +103,13 @@ FAMILIES: Tuple[Family, ...] = (
     ),
     Family(
         name="openmp",
-        readers="libgomp, LLVM's and Intel's OpenMP, and what follows it: MKL, BLIS, numexpr, `nproc`",
+        readers="libgomp, LLVM's and Intel's OpenMP; also MKL, BLIS, numexpr and `nproc`",
         worth="default",
         variables=_OMP,
     ),
     Family(
         name="blas",
-        readers="OpenBLAS, which numpy and scipy bring along",
+        readers="OpenBLAS, which numpy and scipy include",
         worth="default",
         variables=(
             Variable(
@@ -123,7 +123,7 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="mkl",
         readers="Intel MKL",
-        worth="MKL works beside ONNX Runtime under a limit, without torch: MKL follows `OMP_NUM_THREADS` by itself",
+        worth="a process uses MKL and ONNX Runtime under a limit, without torch; else MKL follows `OMP_NUM_THREADS`",
         variables=(
             Variable(
                 name="MKL_NUM_THREADS",
@@ -137,7 +137,7 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="blis",
         readers="BLIS",
-        worth="BLIS works beside ONNX Runtime or torch under a limit: it follows `OMP_NUM_THREADS` by itself",
+        worth="a process uses BLIS and ONNX Runtime or torch under a limit; else BLIS follows `OMP_NUM_THREADS`",
         variables=(Variable(name="BLIS_NUM_THREADS", value=values.blas, over_omp=True, rule="as OpenBLAS's"),),
     ),
     Family(
@@ -157,13 +157,13 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="rayon",
         readers="Rust programs with rayon (tokenizers, polars)",
-        worth="there is no CPU limit, or several workers share one: Rust reads the limit, rounded down, by itself",
+        worth="there is no CPU limit, or several workers share one; else Rust reads the limit itself, rounded down",
         variables=(Variable(name="RAYON_NUM_THREADS", value=values.compute, rule=_INTRA),),
     ),
     Family(
         name="tokio",
         readers="Rust programs with tokio's multi-thread runtime",
-        worth="as for rayon; one thread under a limit of one CPU is right for a server that mostly waits",
+        worth="as for rayon; under a limit of one CPU, one thread is right for a server that mostly waits",
         variables=(Variable(name="TOKIO_WORKER_THREADS", value=values.processors, rule=_CPUS),),
     ),
     Family(
@@ -175,7 +175,7 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="jvm",
         readers="Java virtual machines, from 8u191",
-        worth="there is no CPU limit, or several Java processes share one: the JVM reads the limit by itself",
+        worth="there is no CPU limit, or several Java processes share one; else the JVM reads the limit itself",
         variables=(
             Variable(
                 name=values.JAVA_OPTIONS,
@@ -188,7 +188,7 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="libuv",
         readers="Node.js: files, DNS, crypto and zlib, not ONNX Runtime",
-        worth="more than 4 of those calls are to run at the same time",
+        worth="more than 4 of these calls should run at the same time",
         variables=(
             Variable(
                 name="UV_THREADPOOL_SIZE",
@@ -199,7 +199,7 @@ FAMILIES: Tuple[Family, ...] = (
     ),
     Family(
         name="joblib",
-        readers="joblib and loky, so scikit-learn's `n_jobs=-1`",
+        readers="joblib and loky, and so scikit-learn's `n_jobs=-1`",
         worth="the application runs `Parallel(n_jobs=-1)`: joblib's processes each take the `OMP_NUM_THREADS` that they"
         " find, so this family makes that 1 unless the policy names `threads.intraOp`",
         variables=(
@@ -214,31 +214,31 @@ FAMILIES: Tuple[Family, ...] = (
         name="python",
         readers="Python's `os.cpu_count()`, so the sizes of its process and thread pools: by itself from 3.13 on,"
         " before by the shim",
-        worth="the application sizes anything by `os.cpu_count()`, which is the node's",
+        worth="the application sizes pools by `os.cpu_count()`, which returns the node's CPUs",
         variables=(Variable(name="PYTHON_CPU_COUNT", value=values.processors, rule=_CPUS),),
     ),
     Family(
         name="jax",
         readers="JAX, XLA on CPUs",
-        worth="the image runs JAX on CPUs, which counts the node's",
+        worth="the image runs JAX on CPUs, which counts the node's CPUs",
         variables=(Variable(name="NPROC", value=values.processors, rule=_CPUS),),
     ),
     Family(
         name="numba",
-        readers="numba's parallel loops, which librosa, shap and umap bring along",
+        readers="numba's parallel loops, which librosa, shap and umap use",
         worth="the application runs numba in parallel: it counts the node's CPUs",
         variables=(Variable(name="NUMBA_NUM_THREADS", value=values.compute, rule=_INTRA),),
     ),
     Family(
         name="polars",
         readers="polars",
-        worth="as for rayon, where polars is to have threads of its own number",
+        worth="as for rayon, if polars needs a different count",
         variables=(Variable(name="POLARS_MAX_THREADS", value=values.compute, rule=_INTRA),),
     ),
     Family(
         name="inductor",
         readers="torch.compile, for the processes that compile",
-        worth="the application runs torch.compile: it starts as many as the node has CPUs, up to 32",
+        worth="the application runs torch.compile: it starts one process for each of the node's CPUs, up to 32",
         variables=(Variable(name="TORCHINDUCTOR_COMPILE_THREADS", value=values.processors, rule=_CPUS),),
     ),
     Family(

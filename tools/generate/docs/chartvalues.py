@@ -16,8 +16,8 @@ charts/raddle/values.yaml and its schema: edit those. -->
 
 # Values of the chart
 
-Misspelt and impossible values are refused when Helm renders, with the value's name and what is allowed.
-Names of objects are fixed (raddle-controller, raddle-webhook, raddle-agent): a cluster holds one Raddle.
+Helm rejects misspelt and invalid values, and names the value and what is allowed. The names of objects are fixed
+(raddle-controller, raddle-webhook, raddle-agent), so a cluster can have only one installation of Raddle.
 """
 # Kubernetes' own fields, passed on as they are; they need no comment of their own.
 WELL_KNOWN: Final = {

@@ -10,10 +10,11 @@ runtime/raddle/planning/families.py: edit those. -->
 
 # Runtime families
 
-A policy's `runtimes` names the families that get values. Without it these do: {default}.
-The others change more than inference, or are right by themselves in most containers, so they are chosen by name.
+A family is a group of runtimes that read the same variables. A policy's `runtimes` lists the families that get values; the
+default is {default}. The others affect more than inference, or are correct by default in most
+containers, so a policy has to name them.
 
-| family | read by | name it where |
+| family | read by | name it if |
 |---|---|---|
 """
 VARIABLES = """
@@ -23,32 +24,32 @@ VARIABLES = """
 |---|---|---|---|
 """
 _COMES_FROM = {
-    ValueSource.REFERENCE: "an annotation, so the node's value when the pod is bound",
+    ValueSource.REFERENCE: "an annotation: the value for the node, from the binding",
     ValueSource.LITERAL: "the pod spec: the safe value, right on any node",
-    ValueSource.EXTENDS: "the shim, in the process: an option more",
+    ValueSource.EXTENDS: "the shim, in the process: an additional option",
 }
-_OVER_OMP = "; only where it differs from `OMP_NUM_THREADS`, and where the pod spec sets no `OMP_*`"
+_OVER_OMP = "; only if it differs from `OMP_NUM_THREADS`, and the pod spec sets no `OMP_*`"
 FOOTER = """
 ## Rules
 
-- What the pod spec sets itself stays, unless the policy says `existingValues: Override`. What the image sets can't be
-  seen and is replaced. Only `JAVA_TOOL_OPTIONS` is never replaced: where a Java process starts, the shim adds an option
-  to what is there; without the shim it is left alone. Java prints one line, `Picked up JAVA_TOOL_OPTIONS: …`, on
-  standard error.
-- A variable that beats `OMP_NUM_THREADS` would also beat `export OMP_NUM_THREADS=1` in an entrypoint, and what
-  torchrun and joblib choose for their processes. So it is set only for a family that the policy names, and only where
-  its value differs. torch takes its own count from `MKL_NUM_THREADS` before `OMP_NUM_THREADS`, so where a policy has
-  `torch`, MKL never gets less than OpenMP.
-- Never set: `NUMEXPR_MAX_THREADS` (a hard cap), `MKL_DYNAMIC`, and `OMP_PROC_BIND` and `OMP_PLACES`. These tie the
-  program's first thread to one place, and every thread and process that it starts later inherits that: ONNX Runtime's
-  pool and a data loader's workers would share one CPU. With exclusive CPUs the cpuset itself keeps a team in its place.
-- joblib hands the `OMP_NUM_THREADS` that it finds to each of its processes. With `joblib` among the runtimes that is 1,
-  and `n_jobs=-1` means the container's CPUs; with `threads.intraOp: 2` it is 2, and `n_jobs=-1` half of them.
-- Only variables whose readers take an empty value for none come from an annotation, since a pod can be copied without
-  its annotations. tokio and joblib, for example, end the process there. One reader of `OMP_NUM_THREADS` does so too:
-  LLVM's OpenMP as Debian builds it. It takes a pod that lost its annotation while Raddle's webhook did not run. GCC's,
-  which PyTorch and scikit-learn bring along, and Intel's go on; Python's shim takes the empty variable away first.
-- `nproc` honours `OMP_NUM_THREADS`.
+- Values that the pod spec sets are kept, unless the policy has `existingValues: Override`. The webhook can't see values
+  of the image, and replaces them. Only `JAVA_TOOL_OPTIONS` is never replaced: when a Java process starts, the shim
+  appends an option; without the shim it is not changed. Java prints a line `Picked up JAVA_TOOL_OPTIONS: …` on standard
+  error.
+- A variable that takes precedence over `OMP_NUM_THREADS` would also override `export OMP_NUM_THREADS=1` in an
+  entrypoint, and the values of torchrun and joblib for their processes. So it is set only for a family that the policy
+  names, and only if its value differs. torch reads `MKL_NUM_THREADS` before `OMP_NUM_THREADS`, so if a policy has
+  `torch`, MKL never gets fewer threads than OpenMP.
+- Never set: `NUMEXPR_MAX_THREADS` (a hard cap), `MKL_DYNAMIC`, and `OMP_PROC_BIND` and `OMP_PLACES`. The last two bind
+  the program's first thread to one place, which every later thread and process inherits: ONNX Runtime's pool and a data
+  loader's workers would share one CPU. Exclusive CPUs need no binding, because the cpuset limits the threads.
+- joblib passes its `OMP_NUM_THREADS` to each of its processes. With `joblib` among the runtimes it is 1, and
+  `n_jobs=-1` means the container's CPUs; with `threads.intraOp: 2` it is 2, and `n_jobs=-1` half of them.
+- A pod can be copied without its annotations, and its variables from annotations are then empty. So a variable comes
+  from an annotation only if its readers ignore an empty value; tokio and joblib, for example, exit. One reader of
+  `OMP_NUM_THREADS` also exits: Debian's build of LLVM's OpenMP, if the pod was created while Raddle's webhook did not
+  run. GCC's OpenMP (in PyTorch and scikit-learn) and Intel's ignore it, and Python's shim removes the variable first.
+- `nproc` uses `OMP_NUM_THREADS`.
 """
 
 

@@ -11,12 +11,12 @@ operator/raddle_operator/presets/presets.yaml: edit that. -->
 
 # Presets
 
-Servers that Raddle recognises, by the image (repository and name, in any registry) or by the program that the
-container's command starts. A container gets the values of the first row that matches. `raddle presets NAME` shows all
-of a row; `raddle plan` and `kubectl raddle explain` name the row of a container. [Servers](servers.md) has
+A preset is a row of settings for a server that Raddle recognises, by its image (repository and name, in any registry) or
+by the program in the container's command. A container gets the values of the first row that matches. `raddle presets
+NAME` shows all of a row; `raddle plan` and `kubectl raddle explain` name the row of a container. [Servers](servers.md) has
 measurements; [add a server](../contributing/add-a-server.md) explains how to extend this table.
 
-- Values in the pod spec win, as for [families](families.md), and a policy's own `variables` win over those of a row.
+- Values in the pod spec take precedence, as for [families](families.md), and a policy's own `variables` over those of a row.
 - The families of a row replace the default ones if the policy has no `runtimes`.
 - A variable is not set if a flag in the command takes precedence over it, or if the pod spec has an older name of it,
   such as LocalAI's `THREADS`. `raddle plan` says so.
@@ -24,13 +24,13 @@ measurements; [add a server](../contributing/add-a-server.md) explains how to ex
 - *Left alone*: the container gets no values, with the skip reason [ManagedByServer](skip-reasons.md). A policy that
   names the container in `containers` sets values anyway.
 
-| preset | recognised by | gets | know |
+| preset | recognised by | values | remarks |
 |---|---|---|---|
 """
 OWN = """
 ## Variables of your own
 
-A server that is not here needs one line of a policy:
+For a server that is not in the table, add a variable to a policy:
 
 ```yaml
 spec:
@@ -42,11 +42,11 @@ spec:
 |---|---|
 """
 FOOTER = """
-A value is one placeholder or one whole number, and a name must be one of a count: policies can't set paths, switches
-or rights. They are written when the pod is created, from the values that are right on any node. What the pod spec
-sets stays unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap always stays. A number
-of processes, such as `WEB_CONCURRENCY: "{workers}"`, needs `budget.workersPerContainer`, by which the CPUs are
-divided.
+A value is one placeholder or one whole number, and a name must be the name of a count: policies can't set paths, switches
+or permissions. Variables are set when the pod is created, from the values that are right on any node. Values in the pod
+spec are kept, unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap is always kept. For a
+number of processes, such as `WEB_CONCURRENCY: "{workers}"`, also set `budget.workersPerContainer`, so that the CPUs are
+divided among them.
 """
 
 

@@ -10,12 +10,12 @@ edit that, not this page. -->
 
 # Skip reasons
 
-One enumeration (`operator/raddle_operator/objects/reasons.py`) for the webhook's log line, its audit annotation, the
-[metrics' labels](metrics.md), a policy's status, its events and `raddle explain`: all of them say the same of the same
-pod (`tests/raddle_operator/test_reasons.py`). Only CachesNotReady and NamespaceUnknown are of a moment: asked later,
-status and `raddle explain` say WebhookMissed.
+A skip reason says why a pod or container has no values, or only some. The webhook's log line, its audit annotation, the
+[metrics' labels](metrics.md), a policy's status, its events and `raddle explain` use the same reason for the same pod
+(`tests/raddle_operator/test_reasons.py`). There are two exceptions: CachesNotReady and NamespaceUnknown are temporary, and
+later the status and `raddle explain` report WebhookMissed instead.
 
-| reason | what it is about | what to do |
+| reason | meaning | what to do |
 |---|---|---|
 """
 

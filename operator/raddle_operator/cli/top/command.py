@@ -51,7 +51,7 @@ DELAY       seconds per second that threads waited for a CPU, summed over thread
 FINDING     why the threads differ from the plan; kubectl raddle explain shows the fix
 """
 EXIT_CODES: Final = """\b
-Exit codes: 0 success, 1 no answer from the cluster or no agent watches, 2 invalid usage, 130 interrupted by Ctrl-C.
+Exit codes: 0 success, 1 no answer from the cluster or from any agent, 2 invalid usage, 130 interrupted by Ctrl-C.
 """
 _ALIASES: Final = {
     "pod": "pods",
@@ -84,10 +84,11 @@ Examples:
 {EXIT_CODES}""",
 )
 def top() -> None:
-    """Show planned and effective threads, throttling and CPU delay now.
+    """Show planned and effective threads, throttling and CPU delay of pods and nodes.
 
-    Pods and nodes are read from the node agents, if they watch (chart value agent.watch), through the API server. You
-    need permission to list pods, and to get pods/proxy in Raddle's namespace. Policies are read from their statuses.
+    Pods and nodes are read through the API server from the node agents, which must observe containers (chart value
+    agent.watch). You need permission to list pods, and to get pods/proxy in Raddle's namespace. Policies are read from
+    their statuses.
     """
 
 
@@ -244,7 +245,7 @@ def _draw_node(options: DisplayOptions, name: str) -> None:
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Policies of all namespaces.")
 @partial(_options, orders=rows.POLICY_ORDERS, forms=("table", "json", "yaml"))
 def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> None:
-    """Show policies, their pods, and how many containers differ from the plan.
+    """Show policies and their drifted containers.
 
     This is read from the policies' statuses.
     """
