@@ -30,14 +30,15 @@ supported.json, which `make matrix` writes: edit neither. -->
 
 # Supported runtimes and Kubernetes versions
 
-Each cell was proven in the real runtime or on the real API server, in the versions of its row: threads, their CPUs and
-CPU time as the kernel counts them, and what the runtime itself says. An empty cell is not tested, or not available
-there. `make test` tries the oldest and the newest release of each runtime, `make matrix` all of them; this
-was proven on {date}. Real servers: [servers](servers.md).
+Each cell was tested with the real runtime or the real API server, in the versions of its row: the threads, their CPUs and
+CPU time as the kernel reports them, and the runtime's own report. An empty cell was not tested, or the feature is not
+available. `make test` tests the oldest and the newest release of each runtime, `make matrix` all of them. The tests ran
+on {date}. For servers see [servers and libraries](servers.md).
 
 ## Kubernetes
 
-From 1.30 on. With a kubelet and containerd: [on real nodes](../contributing/lab-and-real-nodes.md).
+Raddle supports Kubernetes 1.30 and later. With a kubelet and containerd it is tested [on real
+nodes](../contributing/lab-and-real-nodes.md).
 
 {kubernetes}
 ## Runtimes
