@@ -25,16 +25,10 @@ COMMANDS: Final = {
     "tune": (None, "Find the best settings for a model or a server on this machine. Needs no cluster."),
     "result": (None, "Show the result of a tuning, from its JSON or the log of its Job."),
     "scan": ("scan.command", "Find containers that run too many threads. Works without Raddle in the cluster."),
-    "presets": (
-        "presets",
-        "Show the presets: servers that Raddle recognises, and the values for each. Needs no cluster.",
-    ),
+    "presets": ("presets", "Show the presets: recognised servers, and the values for each. Needs no cluster."),
     "explain": ("explain", "Show the planned and effective values of pods with the reasons, or why they have none."),
     "top": ("top.command", "Show planned and effective threads, throttling and CPU delay of pods and nodes."),
-    "topology": (
-        "topology",
-        "Show a machine: sockets, NUMA nodes, caches, cores, and the CPUs that this process may use.",
-    ),
+    "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and where threads run."),
     "analyze": (None, "Show the operators of a model, and which of them scale with threads. Needs no cluster."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
     "controller": ("processes", "Run the controller (in the cluster)."),

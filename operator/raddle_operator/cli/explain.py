@@ -34,8 +34,7 @@ Examples:
   kubectl raddle explain --live --all-namespaces         (every injected container)
 
 \b
-Effective values need agents that observe containers (chart value agent.watch), and permission to get pods/proxy in
-Raddle's namespace.
+Effective values need agents with agent.watch (a chart value), and permission to get pods/proxy in Raddle's namespace.
 
 \b
 Exit codes: 0 success; 1 no such object, no pods, or no answer from the cluster; 2 invalid usage. With --live also 1 if

@@ -62,9 +62,7 @@ _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Default: no limit."
-)
+@click.option("--limit", metavar="CPUS", callback=cpu_limit, help="The container's CPU limit: 4, 500m. Default: none.")
 @click.option(
     "-f",
     "--filename",

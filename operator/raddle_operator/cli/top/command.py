@@ -134,10 +134,7 @@ class DisplayOptions:
 @click.option("-l", "--selector", default="", help="Pods with these labels.")
 @partial(_options, orders=tuple(rows.POD_ORDERS), forms=("table", "wide", "json", "yaml"))
 def pods_command(target: str | None, namespace: str | None, selector: str, *, everywhere: bool, **how: Any) -> None:
-    """Show containers whose pods have a policy.
-
-    TARGET is pod/NAME, deployment/NAME or another workload. The default is all pods of the namespace.
-    """
+    """Show containers of pods that have a policy. TARGET is pod/NAME, deployment/NAME or another workload."""
     options = DisplayOptions(**how)
     choice = chosen(target, namespace, selector, options.kubeconfig, options.context, everywhere=everywhere)
 
@@ -169,10 +166,7 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
 @click.argument("name", required=False)
 @partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg"))
 def nodes_command(name: str | None, **how: Any) -> None:
-    """Show all nodes, or the cores of one node.
-
-    With NAME, draw each CPU of that node with the containers whose threads last ran on it.
-    """
+    """Show all nodes, or the cores of one. NAME draws each CPU with the containers whose threads last ran on it."""
     options = DisplayOptions(**how)
     if name is not None:
         _draw_node(options, name)
@@ -245,10 +239,7 @@ def _draw_node(options: DisplayOptions, name: str) -> None:
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Policies of all namespaces.")
 @partial(_options, orders=rows.POLICY_ORDERS, forms=("table", "json", "yaml"))
 def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> None:
-    """Show policies and their drifted containers.
-
-    This is read from the policies' statuses.
-    """
+    """Show policies and their drifted containers, from the statuses."""
     options = DisplayOptions(**how)
     choice = chosen(None, namespace, "", options.kubeconfig, options.context, everywhere=everywhere)
 

@@ -65,18 +65,14 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Default: no limit."
-)
+@click.option("--limit", metavar="CPUS", callback=cpu_limit, help="The container's CPU limit: 4, 500m. Default: none.")
 @click.option(
     "--rate",
     type=click.FloatRange(0, min_open=True),
     metavar="NUMBER",
     help="Requests per second, with Poisson arrivals.",
 )
-@click.option(
-    "--p99", "p99_ms", metavar="TIME", callback=options.time(options.MS, "20ms"), help="Upper bound for p99 latency."
-)
+@click.option("--p99", "p99_ms", metavar="TIME", callback=options.time(options.MS, "20ms"), help="Upper bound of p99.")
 @click.option(
     "--objective",
     type=click.Choice([kind.value.lower() for kind in Kind]),
