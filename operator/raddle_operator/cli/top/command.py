@@ -166,7 +166,7 @@ def pods_command(target: str | None, namespace: str | None, selector: str, *, ev
 @click.argument("name", required=False)
 @partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg"))
 def nodes_command(name: str | None, **how: Any) -> None:
-    """Show all nodes, or the cores of one. NAME draws each CPU with the containers whose threads last ran on it."""
+    """Show all nodes. With NAME, draw the cores of that node, each with the containers that last ran on it."""
     options = DisplayOptions(**how)
     if name is not None:
         _draw_node(options, name)
