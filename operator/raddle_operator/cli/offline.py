@@ -38,7 +38,7 @@ _ANNOTATION: Final = re.compile(r"metadata\.annotations\['(.*)'\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedWorkload:
     """A workload, what was decided, and its pod with the changes (and those of the binding where a node is known)."""
 
     workload: Workload
@@ -75,7 +75,7 @@ def decide(
     node: str | None,
     machine: Machine | None,
     tunings: Tunings | None = None,
-) -> Planned:
+) -> PlannedWorkload:
     """What the webhook would do at CREATE and, where the machine is known, at binding."""
     smallest = cores_within(machine, machine.online) if machine is not None else None
     # Manifests don't say it; a cluster has nodes of one kind more often than not.
@@ -90,7 +90,7 @@ def decide(
         annotations = pod["metadata"].get("annotations", {})
         rebound = binding.rebind(annotations, node, machine, namespace=workload.namespace, tunings=tunings)
         annotations.update(rebound.annotations)
-    return Planned(workload=workload, decision=decision, pod=pod)
+    return PlannedWorkload(workload=workload, decision=decision, pod=pod)
 
 
 def owned(workload: Workload) -> manifests.Object:

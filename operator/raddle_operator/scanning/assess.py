@@ -244,13 +244,13 @@ def _judged(
     now: Threads,
     plan: Plan,
     policy: PolicyObject | None,
-    recorded: wire.Recorded | None,
+    recorded: wire.RecordedPlan | None,
     cluster: Cluster,
 ) -> ScannedContainer:
     """With the plan's count, the cause, and the fix."""
     used = (policy or _DEFAULT).policy
     planned = plan.intra_op if plan.intra_op is not None else plan.omp
-    if recorded is not None and recorded.tuned is not None:
+    if recorded is not None and recorded.tuning is not None:
         planned = now.number  # what a tuning has found is not decided again here
     if planned is not None and made.node_cpus is not None:
         planned = min(planned, made.node_cpus)
@@ -378,7 +378,7 @@ def _outcome(
     return next((one for one in decision.containers if one.name == container.name), None)
 
 
-def _recorded(pod: Pod, container: Container) -> wire.Recorded | None:
+def _recorded(pod: Pod, container: Container) -> wire.RecordedPlan | None:
     text = pod.annotations.get(env.PLAN_PREFIX + container.name)
     if text is None:
         return None
