@@ -107,11 +107,11 @@ def tell(repetitions: int) -> dict[str, list[float]]:
             for turn in range(repetitions + 10):
                 took_s = 0.0
                 # As the thread of observe=runs looks, while runs come all the time.
-                for look in range(6):
+                for sample in range(6):
                     for session in record.sessions:
                         session["runs"].counts[18 + turn % 16] += 1
                     before = time.process_time()
-                    sender.send_if_due(where, 60.0 * turn + observe.REPEAT_EVERY_S * look)
+                    sender.send_if_due(where, 60.0 * turn + observe.REPEAT_EVERY_S * sample)
                     took_s += time.process_time() - before
                 if turn >= 10:
                     result.setdefault(name, []).append(took_s / 60 * 100)

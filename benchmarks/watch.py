@@ -118,8 +118,8 @@ def create_pods(cluster: Cluster) -> list[str]:
         made = cluster.client.post(path, pod)
         uids.append(str(made["metadata"]["uid"]))
         running = {"name": "server", "containerID": f"containerd://{_box(place)}", "state": {"running": {}}}
-        told = {**running, "image": "x", "imageID": "x", "ready": True, "restartCount": 0}
-        status = {"status": {"phase": "Running", "podIP": "10.0.0.7", "containerStatuses": [told]}}
+        container_status = {**running, "image": "x", "imageID": "x", "ready": True, "restartCount": 0}
+        status = {"status": {"phase": "Running", "podIP": "10.0.0.7", "containerStatuses": [container_status]}}
         cluster.client.request(
             "PATCH", f"{path}/resnet-{place}/status", status, content_type="application/merge-patch+json"
         )

@@ -43,11 +43,8 @@ OTHERS = (
 
 
 @functools.cache
-def imports(path: Path, *, typing_only: bool = True) -> frozenset[str]:
-    """The modules that a file imports, dotted; relative ones are not used in this project.
-
-    Without `typing_only` those below `if TYPE_CHECKING:` are left out.
-    """
+def imports(path: Path) -> frozenset[str]:
+    """The modules that a file imports, dotted; relative ones are not used in this project."""
     names: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(path.read_text())]
     while waiting:
@@ -58,14 +55,10 @@ def imports(path: Path, *, typing_only: bool = True) -> frozenset[str]:
             if node.module is None or node.level:
                 raise ValueError(f"{path}: relative import")
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif typing_only or not _is_type_checking(node):
+        else:
             # An import is a statement, and no expression has one.
             waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
     return frozenset(names)
-
-
-def _is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def modules() -> dict[str, Path]:

@@ -57,7 +57,7 @@ def _kopf(decorate: Callable[..., Any], **options: Any) -> Follow:
         async def login(**_: Any) -> kopf.ConnectionInfo:
             return kopf.ConnectionInfo(server=f"http://127.0.0.1:{port}")
 
-        async def seen(name: str, body: Any, **_: Any) -> Any:
+        async def handler(name: str, body: Any, **_: Any) -> Any:
             note(name)
             if decorate is kopf.index:
                 return {name: PodReader().read(body) if kind == "pods" else read_node(body)}
@@ -65,7 +65,7 @@ def _kopf(decorate: Callable[..., Any], **options: Any) -> Follow:
                 await asyncio.Event().wait()
             return None
 
-        decorate("", "v1", kind, registry=registry, **options)(seen)
+        decorate("", "v1", kind, registry=registry, **options)(handler)
         await kopf.operator(registry=registry, standalone=True, clusterwide=True, identity="bench")
 
     return follow

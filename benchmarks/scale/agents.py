@@ -236,10 +236,10 @@ class _Bench:
         return time.monotonic() - start_s
 
     def _is_right(self) -> bool:
-        said = ((key, self._seen.get(key[1:], {})) for key in self._policies)
+        reported = ((key, self._seen.get(key[1:], {})) for key in self._policies)
         return all(
             (one.get("containers"), one.get("drifted")) == (self._containers[key], self._drifted_of[key])
-            for key, one in said
+            for key, one in reported
         )
 
     def _is_quiet(self) -> bool:

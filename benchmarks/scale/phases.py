@@ -182,7 +182,7 @@ class _Bench:
         try:
             await asyncio.sleep(self._plan.settle_s)
             before = {name: figures.cpu_s(process) for name, process in processes.items()}
-            heard = {name: traffic.of_process(process.pid or 0) for name, process in processes.items()}
+            traffic_before = {name: traffic.of_process(process.pid or 0) for name, process in processes.items()}
             mark, start_s = self._log.mark(), time.monotonic()
             await asyncio.sleep(self._plan.idle_s)
             self._results.calls, self._results.idle_s = self._log.since(mark), time.monotonic() - start_s
@@ -191,7 +191,7 @@ class _Bench:
                 self._results.idle[name] = Idle(
                     settled_mb=figures.settled_mb(process),
                     cpu_percent=(figures.cpu_s(process) - before[name]) / self._results.idle_s * 100,
-                    received_bytes=traffic.between(heard[name], traffic.of_process(process.pid or 0)),
+                    received_bytes=traffic.between(traffic_before[name], traffic.of_process(process.pid or 0)),
                 )
         finally:
             beating.cancel()

@@ -20,8 +20,8 @@ def of_process(pid: int) -> dict[str, int] | None:
     """`received` for a process now; None where there is no `ss`."""
     if shutil.which("ss") is None:
         return None
-    said = subprocess.run(["ss", "-tinpHO"], check=True, capture_output=True, text=True).stdout
-    return received(said, pid)
+    output = subprocess.run(["ss", "-tinpHO"], check=True, capture_output=True, text=True).stdout
+    return received(output, pid)
 
 
 def between(before: dict[str, int] | None, after: dict[str, int] | None) -> int | None:

@@ -117,10 +117,10 @@ def is_right(status: Mapping[str, Any], counts: Counts, generation: int) -> bool
     Pods that are skipped can only be those without values; from before a change of the policy they are not skipped.
     """
     skipped = sum(item["count"] for item in status.get("skippedPods") or ())
-    said = tuple(status.get(name) for name in ("matchedPods", "injectedPods", "safeValuePods", "stalePods"))
+    reported = tuple(status.get(name) for name in ("matchedPods", "injectedPods", "safeValuePods", "stalePods"))
     return (
         status.get("observedGeneration") == generation
-        and said == counts
+        and reported == counts
         and skipped <= counts.matched - counts.injected
         and {"Accepted", "Ready", "Degraded"} <= {item["type"] for item in status.get("conditions") or ()}
     )

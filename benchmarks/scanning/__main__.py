@@ -32,16 +32,16 @@ class Run(NamedTuple):
 def measure(pods: int, nodes: int, *options: str) -> Run:
     """One run of the command in a process of its own, on a fresh server."""
     with canned.server("scanning.server", str(pods), str(nodes)) as (_, config):
-        said = config.with_name("scan.json")
+        output = config.with_name("scan.json")
         command = [sys.executable, "-c", "from raddle_operator.cli import main; main()", "scan", "-o", "json", *options]
         began_s = time.monotonic()
-        with said.open("w") as out:
+        with output.open("w") as out:
             process = subprocess.Popen([*command, "--kubeconfig", str(config)], stdout=out)
             _, status, used = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began_s
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
-        document = json.loads(said.read_text())
+        document = json.loads(output.read_text())
     total = document["total"]
     memory_mb = used.ru_maxrss * 1024 / 1e6
     return Run(seconds, used.ru_utime + used.ru_stime, memory_mb, total["containers"], total["givesBackCpus"])

@@ -77,15 +77,15 @@ class Observation:
 
 def compared(surface: Surface, truth: Truth, way: peers.Way, runs: int) -> Observation:
     """So many runs of one way, each with noise of its own."""
-    seen = Observation()
+    observed = Observation()
     for seed in range(runs):
         player = Player(surface, Noise(), seed)
-        seen.regrets.append(truth.regret(way(surface, player)))
-        seen.visible.append(truth.visible)
-        seen.blocks.append(player.blocks)
-        seen.trials.append(len(player.candidates))
-        seen.seconds.append(player.seconds)
-    return seen
+        observed.regrets.append(truth.regret(way(surface, player)))
+        observed.visible.append(truth.visible)
+        observed.blocks.append(player.blocks)
+        observed.trials.append(len(player.candidates))
+        observed.seconds.append(player.seconds)
+    return observed
 
 
 def against_peers(surfaces: Sequence[Surface], part: float) -> str:
@@ -97,9 +97,9 @@ def against_peers(surfaces: Sequence[Surface], part: float) -> str:
             if name == "exhaustive" and surface.space().size > peers.MOST:
                 cells.append("not played")
                 continue
-            seen = compared(surface, truth, way, max(2, round(part * runs)))
-            sums[name].add(seen)
-            cells.append(seen.spread() + (f"; {100 * seen.good:.0f} %" if name.startswith("Raddle") else ""))
+            observed = compared(surface, truth, way, max(2, round(part * runs)))
+            sums[name].add(observed)
+            cells.append(observed.spread() + (f"; {100 * observed.good:.0f} %" if name.startswith("Raddle") else ""))
         rows.append([surface.name, f"{surface.space().size}", f"{truth.visible:.1f}", *cells])
         print(rows[-1], file=sys.stderr, flush=True)
     headings = ("surface", "combinations", "visible, %", *WAYS)
@@ -114,21 +114,21 @@ def against_peers(surfaces: Sequence[Surface], part: float) -> str:
                 f"within {NEAR:g} %",
                 f"within {NEAR:g} % or not visible",
             ),
-            [[name, *_cells(seen)] for name, seen in sums.items() if seen.regrets],
+            [[name, *_cells(observed)] for name, observed in sums.items() if observed.regrets],
         )
         + f"\nRegrets by surface; behind Raddle's the share within {NEAR:g} % or not visible:\n\n"
         + report.markdown_table(headings, rows)
     )
 
 
-def _cells(seen: Observation) -> list[str]:
+def _cells(observed: Observation) -> list[str]:
     return [
-        report.whole(statistics.median(seen.blocks)),
-        report.whole(statistics.median(seen.trials)),
-        report.short(statistics.median(seen.seconds) / 60),
-        seen.spread(),
-        f"{100 * seen.near:.0f} % of {len(seen.regrets)}",
-        f"{100 * seen.good:.0f} %",
+        report.whole(statistics.median(observed.blocks)),
+        report.whole(statistics.median(observed.trials)),
+        report.short(statistics.median(observed.seconds) / 60),
+        observed.spread(),
+        f"{100 * observed.near:.0f} % of {len(observed.regrets)}",
+        f"{100 * observed.good:.0f} %",
     ]
 
 
@@ -200,7 +200,7 @@ def tests(surface: Surface, part: float) -> str:
             result = differences(player.surface, Candidate.of({"program.ioBinding": True}), player, looks[-1])
             for name, test in TESTS.items():
                 called[name] += any(
-                    result[:look].mean() < 0 and test(result[:look]) < 0.05 / len(looks) for look in looks
+                    result[:size].mean() < 0 and test(result[:size]) < 0.05 / len(looks) for size in looks
                 )
         for name, count in called.items():
             rows[name].append(f"{100 * count / runs:.1f} %")

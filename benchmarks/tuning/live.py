@@ -47,7 +47,7 @@ class Choice:
     candidate: Candidate | None
     trials: int | None = None
     minutes: float | None = None
-    said: str = ""
+    note: str = ""
 
 
 def raddle(site: here.Site, results: here.LocalModel, rate: float, minutes: float) -> Choice:
@@ -59,7 +59,7 @@ def raddle(site: here.Site, results: here.LocalModel, rate: float, minutes: floa
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     taken_s = time.monotonic() - before_s
     if done.returncode:
-        return Choice(way="`raddle tune`", candidate=None, said=f"it ended with status {done.returncode}")
+        return Choice(way="`raddle tune`", candidate=None, note=f"it ended with status {done.returncode}")
     result = document.from_document(json.loads(done.stdout)).result
     gain = f", {phrases.signed(result.gain)}" if result.gain else ""
     return Choice(
@@ -67,7 +67,7 @@ def raddle(site: here.Site, results: here.LocalModel, rate: float, minutes: floa
         candidate=result.winner,
         trials=sum(bool(trial.blocks) for trial in result.trials),
         minutes=taken_s / 60,
-        said=f"{result.verdict}{gain}; A/A {result.noise_percent:.1f} %",
+        note=f"{result.verdict}{gain}; A/A {result.noise_percent:.1f} %",
     )
 
 
@@ -104,9 +104,9 @@ def olive_alone(result: here.LocalModel) -> Choice:
         (wanted,) = inputs.read(result.subject.path)
         made = olive.search(result.subject.path, wanted, result.space)
     except UnavailableError as error:
-        return Choice(way=way, candidate=None, said=str(error))
-    said = f"mean {report.short(made.first_ms)} ms before, {report.short(made.mean_ms)} ms after"
-    return Choice(way=way, candidate=made.candidate, trials=made.trials, minutes=made.seconds / 60, said=said)
+        return Choice(way=way, candidate=None, note=str(error))
+    note = f"mean {report.short(made.first_ms)} ms before, {report.short(made.mean_ms)} ms after"
+    return Choice(way=way, candidate=made.candidate, trials=made.trials, minutes=made.seconds / 60, note=note)
 
 
 def exhaustive(path: Path) -> Choice:
@@ -120,7 +120,7 @@ def exhaustive(path: Path) -> Choice:
         candidate=Candidate.of(settings),
         trials=len(different),
         minutes=surface["recorded"]["minutes"],
-        said=f"recorded {surface['recorded']['date']}",
+        note=f"recorded {surface['recorded']['date']}",
     )
 
 
@@ -192,11 +192,11 @@ def of_site(name: str, minutes: float, *, quick: bool) -> str:
         choices.append(raddle(site, result, rate, _SEARCH_PART * minutes))
         choices.append(tpe(result, rate, _SEARCH_PART * minutes))
         for choice in choices:
-            _say(f"{choice.way}: {choice.candidate.title if choice.candidate else 'nothing'}; {choice.said}")
+            _say(f"{choice.way}: {choice.candidate.title if choice.candidate else 'nothing'}; {choice.note}")
         stands = stands_for(result.space, choices)
         rounds = compared(result, [_PLAN, *dict.fromkeys(stands.values())], rate, end_s)
         blocks = [block for one in rounds for block in one.values()]
-    disturbed = [said for block in blocks for said in block.disturbed]
+    disturbed = [note for block in blocks for note in block.disturbed]
     return f"""### {site.model.name}, limits.cpu {site.limit}, {rate:g} requests a second
 
 {len(rounds)} rounds of blocks of {_block_s(rate):g} s. {len(disturbed)} of {len(blocks)} blocks were disturbed by
@@ -253,10 +253,10 @@ def table(
             "" if one is None else form(one) for one, form in ((choice.trials, str), (choice.minutes, report.short))
         ]
         if choice.candidate is None:
-            rows.append([choice.way, *counts, "not measured", "", "", "", "", choice.said])
+            rows.append([choice.way, *counts, "not measured", "", "", "", "", choice.note])
             continue
         figures = _figures(rounds, stands[choice.candidate])
-        rows.append([choice.way, *counts, _title(choice.candidate), *figures, choice.said])
+        rows.append([choice.way, *counts, _title(choice.candidate), *figures, choice.note])
     return report.markdown_table(HEADINGS, rows)
 
 

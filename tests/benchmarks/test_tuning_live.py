@@ -150,8 +150,8 @@ def test_a_choice_differs_from_the_plan_of_the_same_rounds():
 
 def test_the_table_has_a_line_for_each_way_whatever_became_of_it():
     choices = [
-        live.Choice(way="one thread", candidate=ONE, trials=3, minutes=1.5, said="sure"),
-        live.Choice(way="absent", candidate=None, said="no package here"),
+        live.Choice(way="one thread", candidate=ONE, trials=3, minutes=1.5, note="sure"),
+        live.Choice(way="absent", candidate=None, note="no package here"),
         live.Choice(way="failed", candidate=TWO, trials=1, minutes=0.5),
     ]
     rounds = [{PLAN: block(4.0), ONE: block(8.0)}] * 2

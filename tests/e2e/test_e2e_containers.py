@@ -32,7 +32,7 @@ def test_each_container_has_the_threads_that_its_scenario_says(scenario, host, r
                 for container in scenario.expected(node):
                     name = container.name
                     seen = pods.seen(space, one, scenario, container)
-                    told = verdict.told(container, one, seen, stock.get(node, {}).get(name))
+                    told = verdict.summary(container, one, seen, stock.get(node, {}).get(name))
                     record_property(f"e2e {scenario.name} {node} {name}", told)
                     wrong += [f"{node} {name}: {text}" for text in verdict.judge(scenario, container, one, seen)]
     assert wrong == [], scenario.why

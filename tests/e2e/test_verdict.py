@@ -147,7 +147,7 @@ def test_a_warning_in_the_log_is_no_error():
 
 
 def test_the_last_line_of_json_is_the_look():
-    assert verdict.look('noise\n{"threads": 1}\n{"threads": 2}\n{broken\nmore')["threads"] == 2
+    assert verdict.sample('noise\n{"threads": 1}\n{"threads": 2}\n{broken\nmore')["threads"] == 2
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_last_line_of_json_is_the_look():
 )
 def test_a_line_says_what_a_container_was_given_what_ran_and_what_it_costs(quota_cpus, throttled, stock, said):
     look = {**LOOK, "quota_cpus": quota_cpus, "load": {**LOAD, "throttled_percent": throttled}}
-    line = verdict.told(LIMITED.containers[0], pod(), seen(log=json.dumps(look)), stock)
+    line = verdict.summary(LIMITED.containers[0], pod(), seen(log=json.dumps(look)), stock)
     assert line == f"Burstable, CPUs 0-1, {said}"
 
 

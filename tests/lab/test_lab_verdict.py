@@ -134,8 +134,8 @@ def test_a_container_that_did_not_come_to_its_end_is_no_success(bound, given, sa
 
 
 def test_workers_places_are_told_in_few_characters():
-    assert verdict.told(["4-7", "8-11", "8-11"]) == "4-7 8-11 x2"
-    assert verdict.told([]) == "-"
+    assert verdict.formatted(["4-7", "8-11", "8-11"]) == "4-7 8-11 x2"
+    assert verdict.formatted([]) == "-"
 
 
 def test_a_row_shows_plan_raddle_and_stock_side_by_side(bound):

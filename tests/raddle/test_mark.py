@@ -119,21 +119,7 @@ def test_where_there_can_be_none_the_application_goes_on(closed):
 
 
 AT_EACH_LINE = """
-FOLDER = os.path.dirname(log.__file__)
-lost, number, going = [], 0, True
-while going:
-    number += 1
-    left = at_line(number, FOLDER, limit)
-    try:
-        mark.leave("a", str(number))
-    except TimeoutError:
-        pass
-    else:
-        going = left[0] <= 0
-        if going:
-            lost.append(number)
-    finally:
-        sys.settrace(None)
+number, lost = at_each_line(os.path.dirname(log.__file__), lambda number: mark.leave("a", str(number)))
 print(json.dumps([number > 10, lost]))
 now()
 """

@@ -105,22 +105,8 @@ print(len(log.complaints))
 
 
 AT_EACH_LINE = """
-FOLDER = os.path.dirname(log.__file__)
 sys.stderr = {}
-lost, number, going = [], 0, True
-while going:
-    number += 1
-    left = at_line(number, FOLDER, limit)
-    try:
-        log.complain(str(number))
-    except TimeoutError:
-        pass
-    else:
-        going = left[0] <= 0
-        if going:
-            lost.append(number)
-    finally:
-        sys.settrace(None)
+number, lost = at_each_line(os.path.dirname(log.__file__), lambda number: log.complain(str(number)))
 print(number > 10, lost)
 """
 

@@ -162,22 +162,10 @@ import json; print(json.dumps([first, second, sum(type(f).__name__ == '_Finder' 
 ACTIVATED = """
 import json, os, raddle.shim
 import onnxruntime.capi._pybind_state
-lost, number, going = [], 0, True
-while going:
-    number += 1
+def activate(number):
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder) is not raddle.shim._Finder]
-    left = at_line(number, os.path.dirname(raddle.__file__), limit)
-    try:
-        raddle.shim.activate()
-    except TimeoutError:
-        pass
-    else:
-        going = left[0] <= 0
-        if going:
-            lost.append(number)
-    finally:
-        sys.settrace(None)
-print(json.dumps([number, lost]))
+    raddle.shim.activate()
+print(json.dumps(at_each_line(os.path.dirname(raddle.__file__), activate)))
 """
 
 AT_THE_START = """

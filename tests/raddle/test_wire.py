@@ -86,8 +86,8 @@ policies = st.sampled_from(
 
 
 names = st.text("abcxyz019-./:@", max_size=256)
-tuned = st.none() | st.builds(
-    wire.Tuned,
+tuning = st.none() | st.builds(
+    wire.TuningTarget,
     image=names,
     workload=names,
     by=st.text("abcxyz019-", max_size=63),
@@ -98,27 +98,29 @@ STATIC = read_machine(str(machines.path("2s16c32t")))._replace(kubelet=Kubelet(c
 
 
 # A node's name is a DNS subdomain.
-@given(st.sampled_from([None, STATIC]), budgets, policies, st.text("abcxyz019-.", max_size=253), tuned)
-def test_a_plan_annotation_fits_its_reservation_and_reads_back(machine, budget, policy, node, tuned):
+@given(st.sampled_from([None, STATIC]), budgets, policies, st.text("abcxyz019-.", max_size=253), tuning)
+def test_a_plan_annotation_fits_its_reservation_and_reads_back(machine, budget, policy, node, tuning):
     governed_by = "ClusterInferenceThreading/" + "x" * 63
-    text = wire.plan_text(plan(machine, budget, policy), budget, policy, governed_by, node, tuned)
+    text = wire.plan_text(plan(machine, budget, policy), budget, policy, governed_by, node, tuning)
     assert len(text.encode()) <= env.RESERVED_PLAN
     recorded = wire.read_plan_text(text)
     assert recorded.policy == policy
     assert recorded.budget._replace(because="") == budget._replace(because="")
 
 
-@given(budgets, tuned)
-def test_what_a_tuning_is_looked_up_by_reads_back(budget, tuned):
-    text = wire.plan_text(plan(STATIC, budget, Policy()), budget, Policy(), "InferenceThreading/p", "n1", tuned)
-    assert wire.read_plan_text(text).tuned == tuned
+@given(budgets, tuning)
+def test_what_a_tuning_is_looked_up_by_reads_back(budget, tuning):
+    text = wire.plan_text(plan(STATIC, budget, Policy()), budget, Policy(), "InferenceThreading/p", "n1", tuning)
+    assert wire.read_plan_text(text).tuning == tuning
 
 
 def test_what_came_of_a_tuning_is_the_last_reason_that_is_left_out():
     made = plan(STATIC, Budget(), Policy())
     reasons = {str(number): "x" * 160 for number in range(20)}
     made = made._replace(because={wire.TUNED: "y" * 400, **reasons})
-    text = wire.plan_text(made, Budget(), Policy(), "InferenceThreading/p", "n1", wire.Tuned("image", "Deployment/d"))
+    text = wire.plan_text(
+        made, Budget(), Policy(), "InferenceThreading/p", "n1", wire.TuningTarget("image", "Deployment/d")
+    )
     because = wire.read_plan_text(text).because
     assert because[wire.TUNED] == "y" * 400
     assert 0 < len(because) < len(reasons)
@@ -128,9 +130,9 @@ def test_what_came_of_a_tuning_is_the_last_reason_that_is_left_out():
 def test_the_longest_plan_annotation_fits_and_says_that_reasons_are_missing(because):
     budget = Budget(64.123456, 63.123456789, 32, None, 65536, gpu=True, shim=False, smallest_cores=512, because=because)
     governed_by = "ClusterInferenceThreading/" + "x" * 63
-    tuned = wire.Tuned("i" * 300, "Deployment/" + "d" * 253, "t" * 63)
+    tuning = wire.TuningTarget("i" * 300, "Deployment/" + "d" * 253, "t" * 63)
     made, longest = plan(STATIC, budget, FULLEST), budget._replace(dedicated="d" * 40, claims=True)
-    text = wire.plan_text(made, longest, FULLEST, governed_by, "n" * 253, tuned)
+    text = wire.plan_text(made, longest, FULLEST, governed_by, "n" * 253, tuning)
     assert len(text.encode()) <= env.RESERVED_PLAN
     assert json.loads(text)["truncated"] is True
     assert wire.read_plan_text(text).values["layout"] == {"workers": 4, "threads": 4}

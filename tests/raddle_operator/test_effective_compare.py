@@ -11,13 +11,13 @@ from assembling import regular
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet
 from raddle_operator.effective import compare
-from raddle_operator.effective.planned import Planned
+from raddle_operator.effective.planned import ContainerPlan
 from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process, Session
 
 KEY = ("u1", "serve")
 NODE = regular(16, 1)
 COUNTS = {"onnxruntime": 2, "torch": 2, "openmp": 2, "blas": 1}
-PLAN = Planned(
+PLAN = ContainerPlan(
     policy="InferenceThreading/small",
     threads=2,
     counts=COUNTS,
@@ -309,7 +309,7 @@ def test_two_containers_that_nothing_binds_to_the_same_cpus_do_not_share_cores(l
 
 
 plans = st.builds(
-    Planned,
+    ContainerPlan,
     threads=st.none() | st.integers(1, 64),
     asked=st.booleans(),
     counts=st.dictionaries(st.sampled_from(["onnxruntime", "openmp"]), st.integers(1, 64)),

@@ -13,7 +13,7 @@ from raddle.cpus.topology import Kubelet
 from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle_operator.effective import planned
-from raddle_operator.effective.planned import Planned
+from raddle_operator.effective.planned import ContainerPlan
 from raddle_operator.injection import plan_annotations
 
 DEFAULT = Policy()
@@ -25,7 +25,7 @@ def pod_of(policy=DEFAULT, machine=None, by="InferenceThreading/small", **budget
     return {"metadata": {"annotations": {prefix + "serve": value for prefix, value in values.items()}}}
 
 
-def read(**planning) -> Planned:
+def read(**planning) -> ContainerPlan:
     return planned.read(pod_of(**planning))["serve"]
 
 

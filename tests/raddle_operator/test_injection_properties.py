@@ -228,7 +228,7 @@ def tuned_for(plan, machine):
         "objective": Objective(kind=Kind(plan.policy.objective)),
     }
     found = tunings.summary(machine, winner=Candidate.of(won), key=key)
-    image = plan.tuned.image if plan.tuned is not None else ""
+    image = plan.tuning.image if plan.tuning is not None else ""
     return tunings.by_name(tunings.with_status(tunings.of_class(found, image=image), **tunings.IMAGE))
 
 

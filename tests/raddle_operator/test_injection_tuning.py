@@ -14,7 +14,7 @@ from raddle import env
 from raddle.cpus.topology import Kubelet
 from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
-from raddle.planning.wire import Tuned, read_plan_text
+from raddle.planning.wire import TuningTarget, read_plan_text
 from raddle_operator.injection.binding import rebind
 from raddle_operator.injection.tuning import NOT_READ, TuningContext, overlay
 from raddle_operator.objects.pods import pod_from_object, workload_of
@@ -25,7 +25,7 @@ from raddle_operator.results.verdict import BoundTest, Interval, Verdict
 NODE, OTHER = of_size(32), of_size(16)
 TITLE = "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
 RANKER = ({"kind": "ReplicaSet", "name": "ranker-7d9f", "controller": True},)
-OF_RANKER = Tuned(SERVED_IMAGE, "Deployment/ranker", door=True)
+OF_RANKER = TuningTarget(SERVED_IMAGE, "Deployment/ranker", door=True)
 
 
 def pod(cpu="4", owners=RANKER, image=SERVED_IMAGE, others=(), **spec):
@@ -63,7 +63,7 @@ OTHER_RUNTIME = {"runtime": "torch", "runtime_version": "2.9.0"}
 def test_a_winner_is_planned_with_where_its_result_is_valid():
     plan, shim = bound(BETTER)
     assert (plan.values["intraOp"], shim["intra"]) == (3, 3)
-    assert plan.tuned == OF_RANKER._replace(by="ranker")
+    assert plan.tuning == OF_RANKER._replace(by="ranker")
 
 
 SLOWER = {"gain": Interval(percent=9.0, low=4.0, high=14.0)}
@@ -106,7 +106,7 @@ def test_the_plan_stays_where_it_is_best_and_says_so():
     plan, _ = bound(of(verdict=Verdict.NO_DIFFERENCE, winner=Candidate(), gain=None))
     assert plan.values["intraOp"] == 4
     assert plan.because["tuned"] == f"the plan is best on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
-    assert plan.tuned.by == "ranker"
+    assert plan.tuning.by == "ranker"
 
 
 def test_what_only_the_program_can_set_is_said_and_not_planned_with():
@@ -134,7 +134,7 @@ def test_a_pod_whose_node_is_known_when_it_is_created_gets_the_winner_and_its_va
         facts = replace(KNOWN, machines={"n1": NODE}, tunings=tunings)
         patched, _ = inject(pod(nodeName="n1"), {"tuning": "ranker"}, facts=facts)
         plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
-        assert (plan.node, plan.values["intraOp"], plan.tuned.by) == ("n1", intra, "ranker")
+        assert (plan.node, plan.values["intraOp"], plan.tuning.by) == ("n1", intra, "ranker")
     variables = {one["name"]: one.get("value") for one in patched["spec"]["containers"][0]["env"]}
     assert (variables["OMP_WAIT_POLICY"], variables["KMP_BLOCKTIME"]) == ("PASSIVE", "0")
 
@@ -147,7 +147,7 @@ def test_before_a_pod_is_bound_its_plan_is_the_one_without():
 
 def test_a_policy_that_names_no_tuning_records_nothing_of_it():
     plan, _ = bound(BETTER, spec={"threads": {"minIntraOp": 1}})
-    assert (plan.values["intraOp"], plan.tuned) == (4, None)
+    assert (plan.values["intraOp"], plan.tuning) == (4, None)
     assert "tuned" not in plan.because
 
 
@@ -208,7 +208,7 @@ def tuned(result=MEASURED, **status):
 def test_what_does_not_fit_is_said_and_the_plan_is_the_one_without(reason, there):
     plan, _ = bound(**{"tunings": BETTER, **there})
     assert plan.because["tuned"] == f"InferenceTuning ranker: {reason}"
-    assert plan.tuned.by == ""
+    assert plan.tuning.by == ""
     assert plan.values["intraOp"] != 3
 
 
@@ -229,7 +229,7 @@ def test_what_does_not_fit_is_said_and_the_plan_is_the_one_without(reason, there
 )
 def test_what_fits_is_planned_with(there):
     plan, _ = bound(**{"tunings": BETTER, **there})
-    assert plan.tuned.by == "ranker", plan.because["tuned"]
+    assert plan.tuning.by == "ranker", plan.because["tuned"]
 
 
 def test_a_winner_whose_variables_the_pod_was_created_without_is_not_said_to_be_used():
@@ -239,7 +239,7 @@ def test_a_winner_whose_variables_the_pod_was_created_without_is_not_said_to_be_
         "InferenceTuning ranker: spinning Never needs OMP_WAIT_POLICY, KMP_BLOCKTIME: "
         "set when a pod is created, by the policy's own settings"
     )
-    assert (plan.tuned.by, plan.values["spinning"]) == ("", "bounded")
+    assert (plan.tuning.by, plan.values["spinning"]) == ("", "bounded")
 
 
 def test_variables_that_a_winner_goes_without_are_missed_too():
@@ -249,17 +249,17 @@ def test_variables_that_a_winner_goes_without_are_missed_too():
 
 def test_a_winner_that_the_policy_says_itself_has_its_variables():
     spec = {"tuning": "ranker", "threads": {"spinning": "Never"}}
-    assert bound(of(winner=NEVER, key=OTHER_RUNTIME), spec=spec)[0].tuned.by == "ranker"
+    assert bound(of(winner=NEVER, key=OTHER_RUNTIME), spec=spec)[0].tuning.by == "ranker"
 
 
 def test_onnxruntimes_own_threads_need_no_variable_of_openmps():
     plan, shim = bound(of(winner=NEVER))
-    assert (plan.tuned.by, shim["spin"]) == ("ranker", "never")
+    assert (plan.tuning.by, shim["spin"]) == ("ranker", "never")
 
 
 def test_counts_that_annotations_say_still_change_whatever_the_runtime():
     plan, shim = bound(of(key=OTHER_RUNTIME))
-    assert (plan.tuned.by, shim["omp"]) == ("ranker", 3)
+    assert (plan.tuning.by, shim["omp"]) == ("ranker", 3)
 
 
 def test_a_reference_that_the_pod_was_created_without_can_not_be_added():
@@ -300,7 +300,7 @@ def test_a_winner_whose_variables_the_pod_spec_sets_itself_is_said_to_be_hidden(
     obj = with_env(own, **node)
     plan = of_placed(obj, {"tuning": "ranker"}, tunings) if node else bound(tunings, obj=obj)[0]
     assert plan.because["tuned"] == f"InferenceTuning ranker: {hidden}"
-    assert plan.tuned.by == ""
+    assert plan.tuning.by == ""
 
 
 @pytest.mark.parametrize("placed", [False, True], ids=["bound", "placed"])
@@ -309,18 +309,18 @@ def test_another_librarys_count_in_the_pod_spec_was_there_when_it_was_measured_a
     spec = {"tuning": "ranker", "runtimes": ["torch", "rayon"]}
     tunings = of(winner=TWO, key=OTHER_RUNTIME)
     plan = of_placed(obj, spec, tunings) if placed else bound(tunings, spec=spec, obj=obj)[0]
-    assert plan.tuned.by == "ranker", plan.because["tuned"]
+    assert plan.tuning.by == "ranker", plan.because["tuned"]
 
 
 def test_a_policy_that_overrides_the_pod_specs_variables_hides_nothing():
     tunings = of(key=OTHER_RUNTIME)
     plan, shim = bound(tunings, obj=with_env(OWN_COUNT), spec={"tuning": "ranker", "existingValues": "Override"})
-    assert (plan.tuned.by, shim["omp"]) == ("ranker", 3)
+    assert (plan.tuning.by, shim["omp"]) == ("ranker", 3)
 
 
 def test_a_count_of_openmps_hides_nothing_of_onnxruntimes_own():
     plan, shim = bound(BETTER, obj=with_env(OWN_COUNT))
-    assert (plan.tuned.by, shim["intra"]) == ("ranker", 3)
+    assert (plan.tuning.by, shim["intra"]) == ("ranker", 3)
 
 
 def test_an_allocator_needs_the_shim():
@@ -328,7 +328,7 @@ def test_an_allocator_needs_the_shim():
     assert bound(tunings)[1]["alloc"] == "mimalloc"
     plan, _ = bound(tunings, door=False)
     assert plan.because["tuned"].startswith("InferenceTuning ranker: allocator Mimalloc needs the shim: set when")
-    assert plan.tuned.by == ""
+    assert plan.tuning.by == ""
 
 
 def test_a_tuning_that_is_not_there_is_said_with_its_namespace():
@@ -356,7 +356,7 @@ def test_auto_is_the_newest_tuning_of_the_pods_workload_that_fits():
         with_status(name="fourth"),
     )
     plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
-    assert (plan.values["intraOp"], plan.tuned) == (2, OF_RANKER._replace(by="second"))
+    assert (plan.values["intraOp"], plan.tuning) == (2, OF_RANKER._replace(by="second"))
 
 
 def test_auto_says_of_the_newest_why_it_does_not_fit():
@@ -407,4 +407,4 @@ def test_following_ends_in_a_policy_and_a_reason_whatever_won(winner, verdict, l
     place = TuningContext("ns", "serve", OF_RANKER, NODE)
     overlaid = overlay(policy, Budget(quota_cpus=4.0), place, tunings)
     assert overlaid.because
-    assert overlaid.policy == policy or overlaid.tuned.by == "ranker"
+    assert overlaid.policy == policy or overlaid.target.by == "ranker"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cluster import objects
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
-from raddle.planning.wire import Tuned, plan_text
+from raddle.planning.wire import TuningTarget, plan_text
 from raddle_operator.controller.examine import verdict
 from raddle_operator.controller.facts import (
     NamespaceFacts,
@@ -281,7 +281,7 @@ def tuned_plan(because, by=""):
     made = plan(None, Budget(quota_cpus=2.0), Policy())
     made = made._replace(because={**made.because, "tuned": because})
     policy = Policy(tuning="ranker")
-    return plan_text(made, Budget(quota_cpus=2.0), policy, "InferenceThreading/p", None, Tuned("image", "", by))
+    return plan_text(made, Budget(quota_cpus=2.0), policy, "InferenceThreading/p", None, TuningTarget("image", "", by))
 
 
 OTHER_LIMIT, FOLLOWED = tuned_plan('the "limit" is another'), tuned_plan("intraOp 3", "ranker")

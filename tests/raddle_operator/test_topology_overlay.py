@@ -8,7 +8,7 @@ from support.machines import of_size
 from raddle.cpus import cpuset
 from raddle.planning import planner
 from raddle.planning.policy import Policy
-from raddle.planning.wire import Recorded
+from raddle.planning.wire import RecordedPlan
 from raddle_operator.cli.picture import overlay
 from raddle_operator.cli.picture.model import State
 
@@ -106,7 +106,7 @@ def test_cpus_that_the_kubelet_would_not_give_are_an_error(recorded, cpus, messa
 
 
 def unplaced(**values):
-    recorded = Recorded(planner.Budget(), Policy(), None, "", values, {"intraOp": "limit of 4 CPUs"})
+    recorded = RecordedPlan(planner.Budget(), Policy(), None, "", values, {"intraOp": "limit of 4 CPUs"})
     (box,) = overlay.planned(MACHINE, "serve", recorded).boxes
     return box
 

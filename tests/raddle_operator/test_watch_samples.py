@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raddle_operator.agent import samples
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
 from raddle_operator.agent.samples import ContainerSample, Counters, ProcessSample, Sample, ThreadSample
-from raddle_operator.effective.planned import Planned
+from raddle_operator.effective.planned import ContainerPlan
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Level
 
@@ -163,7 +163,7 @@ def test_a_tenant_can_make_the_report_only_so_long():
 )  # fmt: skip
 def test_a_shim_in_a_process_would_have_been_heard(tells, repeats, listening_s, start_s, listened):
     (box,) = POD.containers
-    pod = replace(POD, planned={"server": Planned(repeats=repeats)}, containers=(replace(box, tells=tells),))
+    pod = replace(POD, planned={"server": ContainerPlan(repeats=repeats)}, containers=(replace(box, tells=tells),))
     after = look(110.0, {7: process({}, start_s=start_s)})
     report = samples.report("worker", Level.PROCESSES, "", [pod], look(100.0), after, listening_s)
     assert report.containers[0].processes[0].listened == listened

@@ -29,6 +29,7 @@ from raddle_operator.results import summary
 from raddle_operator.results.verdict import Verdict
 from raddle_tuner.commands.tuner import Order, _base, too_large
 from raddle_tuner.search import document
+from raddle_tuner.trials import driving
 from raddle_tuner.trials.pod import Pod
 
 RADDLE = str(Path(sys.executable).with_name("raddle"))
@@ -286,3 +287,4 @@ def test_what_the_policy_reserves_is_not_measured_with():
         there.await_ready()
         base = _base(Order.read(json.dumps(asked)), there)
     assert base.cpus == base.budget.quota_cpus == 3.0
+    assert base.container(driving.BASELINE).notes == (), "that it has no shim its mounts say"

@@ -13,11 +13,11 @@ from typing import Any
 from aiohttp import web
 
 from raddle_operator.effective import compare
-from raddle_operator.effective.planned import Planned
+from raddle_operator.effective.planned import ContainerPlan
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Container, Level, NodeReport, Pool, Process
 
-PLANNED = Planned(threads=2, counts={"onnxruntime": 2}, limit_cpus=2.0, shim=True, runtimes=("onnxruntime",))
+PLANNED = ContainerPlan(threads=2, counts={"onnxruntime": 2}, limit_cpus=2.0, shim=True, runtimes=("onnxruntime",))
 
 
 def container(pod: str, *, namespace: str = "models", name: str = "serve", **more: Any) -> Container:

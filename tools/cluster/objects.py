@@ -117,7 +117,7 @@ def governed_by(one: Mapping[str, Any]) -> str:
     return str(one["metadata"].get("annotations", {}).get(env.GOVERNED_BY, ""))
 
 
-def plan_of(one: Mapping[str, Any], container: str = "serve") -> wire.Recorded | None:
+def plan_of(one: Mapping[str, Any], container: str = "serve") -> wire.RecordedPlan | None:
     """The plan annotation of a container, read; None where there is none."""
     text = one["metadata"].get("annotations", {}).get(env.PLAN_PREFIX + container)
     return wire.read_plan_text(text) if text else None

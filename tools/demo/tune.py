@@ -135,13 +135,13 @@ def app_pod(cluster: Cluster, other_than: str = "") -> dict[str, Any]:
 def ready(cluster: Cluster, apps: LocalPods, other_than: str) -> str:
     """What the Deployment's program says when it has loaded the model, in a pod with another UID than this."""
 
-    def said() -> str:
+    def ready_message() -> str:
         pod = app_pod(cluster, other_than)
         running = apps.pods.get(pod["metadata"]["uid"]) if pod else None
         lines = running.log("serve").splitlines() if running else []
         return next((line for line in lines if line.startswith("ready: ")), "")
 
-    return wait(said, "the Deployment's program is ready").removeprefix("ready: ")
+    return wait(ready_message, "the Deployment's program is ready").removeprefix("ready: ")
 
 
 def finished(cluster: Cluster) -> bool:

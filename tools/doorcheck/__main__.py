@@ -40,7 +40,7 @@ def unavailable() -> str:
     return door.problem()
 
 
-def told(result: check.Found) -> str:
+def summary(result: check.Results) -> str:
     """What came of it, as the docs have it."""
     lines = [_line(kind, result.cases[kind], result.starts[kind]) for kind in sorted(result.cases)]
     lines.append(_line("all", set().union(*result.cases.values()), result.started))
@@ -58,7 +58,7 @@ def _line(kind: str, cases: set[check.Case], starts: int) -> list[str]:
     return [kind, str(len({case.program.path for case in cases})), str(len(cases)), str(starts)]
 
 
-def _checked(tree: Path, seconds: float, wanted: list[check.Case], starts: int) -> check.Found:
+def _checked(tree: Path, seconds: float, wanted: list[check.Case], starts: int) -> check.Results:
     with Surroundings(tree, opened=False) as stock, Surroundings(tree, opened=True) as opened:
         running = check.Check(stock, opened, seconds, lambda line: print(f"==> {line}", flush=True))
         return running.run(wanted, starts)
@@ -80,7 +80,7 @@ def main() -> int:
         print(f"not checked: {reason}")
         return UNAVAILABLE
     wanted = check.cases([one for one in programs() if (arguments.only or "") in one.path], arguments.seed)
-    result = check.Found()
+    result = check.Results()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         Path(folder).chmod(0o755)
         delivery.write(folder)
@@ -88,13 +88,13 @@ def main() -> int:
         starts = [len(range(number, arguments.starts, arguments.jobs)) for number in range(arguments.jobs)]
         for part in pool.map(partial(_checked, Path(folder), arguments.seconds), shares, starts):
             result.add(part)
-    print(f"\n{told(result)}")
+    print(f"\n{summary(result)}")
     for line in result.different:
         print(f"{check.DIFFERENT}: {line}")
     for reason, left in result.left_out.items() if arguments.list else ():
         print("".join(f"{reason}: {case}\n" for case in sorted(left, key=str)), end="")
     if arguments.write:
-        write_section("doorcheck", told(result), DOCUMENT)
+        write_section("doorcheck", summary(result), DOCUMENT)
     return 1 if result.different else 0
 
 

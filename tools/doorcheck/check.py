@@ -75,7 +75,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Found:
+class Results:
     """What came of it: by kind of program, and the lines about those that were left out or were different."""
 
     cases: dict[str, set[Case]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Found:
         """How often a program was started behind the door and compared."""
         return sum(self.starts.values())
 
-    def add(self, other: Found) -> None:
+    def add(self, other: Results) -> None:
         """Takes over what another check found in other cases."""
         for kind, cases in other.cases.items():
             self.cases.setdefault(kind, set()).update(cases)
@@ -109,14 +109,14 @@ class Check:
     """Compares cases, each with what it does without the door."""
 
     def __init__(self, stock: Starts, door: Starts, seconds: float, say: Callable[[str], None]) -> None:
-        self.found = Found()
+        self.results = Results()
         self._stock, self._door, self._seconds, self._say = stock, door, seconds, say
         self._known: list[tuple[Case, Outcome]] = []
         self._slow: set[tuple[str, ...]] = set()
 
-    def run(self, wanted: list[Case], starts: int) -> Found:
+    def run(self, wanted: list[Case], starts: int) -> Results:
         """Starts the cases behind the door, over and over until that many starts were made."""
-        result = self.found
+        result = self.results
         for case in wanted:
             if result.started < starts and case.command not in self._slow:
                 self._meet(case)
@@ -136,13 +136,13 @@ class Check:
         if time.monotonic() - begun > _QUICK_S:
             self._slow.add(case.command)
         if first.status is None:
-            self.found.left_out[LATE].append(case)
+            self.results.left_out[LATE].append(case)
         elif self._compare(case, first) and case.command not in self._slow:
             self._known.append((case, first))
 
     def _compare(self, case: Case, first: Outcome) -> bool:
         """Starts it behind the door once; whether it did as without."""
-        result, longest = self.found, 5 * self._seconds
+        result, longest = self.results, 5 * self._seconds
         there = case.run(self._door, longest)
         if not there.same(first) and any(not case.run(self._stock, longest).same(first) for _ in range(_AGAIN)):
             result.left_out[VARIES].append(case)
@@ -160,7 +160,7 @@ class Check:
 
 def _difference(stock: Outcome, door: Outcome) -> str:
     names = ("status", "output", "errors", "descriptors")
-    apart = [name for name, one, two in zip(names, stock.told(), door.told(), strict=True) if one != two]
+    apart = [name for name, one, two in zip(names, stock.compared(), door.compared(), strict=True) if one != two]
     shown = [f"status {stock.status} -> {door.status}"] if "status" in apart else []
     for name, one, two in zip(("output", "errors"), stock.heads, door.heads, strict=True):
         if name in apart:

@@ -58,9 +58,9 @@ class Outcome:
 
     def same(self, other: Outcome) -> bool:
         """Whether the other one did the same."""
-        return self.told() == other.told()
+        return self.compared() == other.compared()
 
-    def told(self) -> tuple[object, ...]:
+    def compared(self) -> tuple[object, ...]:
         """What is compared."""
         return (self.status, self.output, self.errors, self.descriptors)
 

@@ -170,8 +170,8 @@ def scaled(autoscaler: Mapping[str, Any]) -> Scaled:
     """Read an autoscaling/v2 HorizontalPodAutoscaler's status."""
     status = autoscaler.get("status", {})
     metrics = status.get("currentMetrics") or []
-    seen = [one.get("resource", {}).get("current", {}).get("averageUtilization") for one in metrics if one]
-    return Scaled(status.get("desiredReplicas", 0), status.get("currentReplicas", 0), seen[0] if seen else None)
+    percents = [one.get("resource", {}).get("current", {}).get("averageUtilization") for one in metrics if one]
+    return Scaled(status.get("desiredReplicas", 0), status.get("currentReplicas", 0), percents[0] if percents else None)
 
 
 def vertical(name: str, namespace: str) -> dict[str, Any]:

@@ -90,27 +90,27 @@ def horizontal(space: TestNamespace) -> Horizontal:
     """Put an HPA on a Deployment that is under load. Raises NotInTimeError where no pod gets ready."""
     manifest = autoscalers.horizontal("hpa", space.name, target_percent=TARGET_PERCENT, most=MOST_REPLICAS)
     path = space.client.path_of(manifest)
-    seen: list[autoscalers.Scaled] = []
+    samples: list[autoscalers.Scaled] = []
 
-    def look() -> None:
-        seen.append(autoscalers.scaled(space.client.get(path)))
+    def sample() -> None:
+        samples.append(autoscalers.scaled(space.client.get(path)))
 
     with _deployed(space, "hpa", REQUEST_M, LIMIT_M) as threads, Offered(RATE_PER_S) as offered:
         load = Load(offered, lambda: ready(space.list()))
         load.during(SETTLE_SECONDS)
         before_hpa = load.mark()
         space.client.apply(manifest)
-        load.during(HPA_SECONDS - LAST_SECONDS, look)
+        load.during(HPA_SECONDS - LAST_SECONDS, sample)
         before_last = load.mark()
-        load.during(LAST_SECONDS, look)
+        load.during(LAST_SECONDS, sample)
         space.client.delete(path)
-    utilizations = [one.utilization_percent for one in seen if one.utilization_percent is not None]
+    utilizations = [one.utilization_percent for one in samples if one.utilization_percent is not None]
     return Horizontal(
         threads=threads,
         alone=load.served(until=before_hpa),
         first_percent=utilizations[0] if utilizations else None,
         last_percent=utilizations[-1] if utilizations else None,
-        replicas=seen[-1].desired,
+        replicas=samples[-1].desired,
         last=load.served(before_last),
     )
 
@@ -131,7 +131,7 @@ def _round(space: TestNamespace, number: int, request_m: int, limit_m: int) -> R
     path = f"/apis/{autoscalers.GROUP}/v1/namespaces/{space.name}/verticalpodautoscalers/vpa-{number}"
     targets: list[int] = []
 
-    def look() -> None:
+    def sample() -> None:
         target = autoscalers.recommended_m(space.client.get(path))
         if target is not None:
             targets.append(target)
@@ -141,9 +141,9 @@ def _round(space: TestNamespace, number: int, request_m: int, limit_m: int) -> R
         load.during(SETTLE_SECONDS)
         before = load.mark()
         space.client.apply(manifest)
-        load.during(LOOK_SECONDS, look)
+        load.during(LOOK_SECONDS, sample)
         if not targets:
-            load.during(LOOK_SECONDS, look)
+            load.during(LOOK_SECONDS, sample)
     space.client.delete(path)
     if not targets:
         raise NotInTimeError(f"VPA {path}: no recommendation after {2 * LOOK_SECONDS:.0f} s")
@@ -228,13 +228,13 @@ class Load:
         self._start = self.mark()
         self._end = self._start
 
-    def during(self, seconds: float, look: Callable[[], None] = lambda: None) -> None:
+    def during(self, seconds: float, sample: Callable[[], None] = lambda: None) -> None:
         """Go on for this long; `look` is called now and then."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(min(STEP_SECONDS, max(0.0, end - time.monotonic())))
             self._step()
-            look()
+            sample()
         self._end = self.mark()
 
     def mark(self) -> Mark:

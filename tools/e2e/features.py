@@ -30,8 +30,8 @@ def without_user_namespaces() -> str:
     if not path:
         return f"containerd is not built ({COMMAND}), and the installed one has no user namespaces"
     runc = shutil.which("runc", path=path)
-    said = subprocess.run([runc, "--version"], check=False, capture_output=True, text=True).stdout if runc else ""
-    result = re.search(r"runc version (\d+)\.(\d+)", said)
+    output = subprocess.run([runc, "--version"], check=False, capture_output=True, text=True).stdout if runc else ""
+    result = re.search(r"runc version (\d+)\.(\d+)", output)
     if result is None or (int(result[1]), int(result[2])) < OLDEST_RUNC:
         return f"runc {'.'.join(map(str, OLDEST_RUNC))} is not built ({COMMAND}, with libseccomp-dev)"
     return ""

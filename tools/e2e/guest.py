@@ -102,9 +102,9 @@ def _boot(
 
     wait(lambda: node.cable in {name for _, name in socket.if_nameindex()}, "QEMU has made its interface", BOOT_SECONDS)
     joining.connect(node)
-    told = wait(lambda: _CLOCK.search(console.read_text(errors="replace")), "the guest has booted", BOOT_SECONDS)
+    reported = wait(lambda: _CLOCK.search(console.read_text(errors="replace")), "the guest has booted", BOOT_SECONDS)
     # Certificates could seem to be of the future, which no message of TLS says so plainly.
-    if problem := clock_problem(int(told[1]), started_at, time.time()):
+    if problem := clock_problem(int(reported[1]), started_at, time.time()):
         raise E2EError(problem)
     wait(lambda: joining.ready(cluster, node), f"node {node.name} Ready", READY_SECONDS)
 
@@ -116,8 +116,8 @@ def environment(node: settings.Node) -> str:
     return "".join(f"{name}='{value}'\n" for name, value in values.items())
 
 
-def clock_problem(told: int, started_at: float, now: float) -> str:
+def clock_problem(reported: int, started_at: float, now: float) -> str:
     """What is wrong with the time that the guest told between its start and now, in seconds since 1970; "": nothing."""
-    if started_at - CLOCK_SECONDS < told < now + CLOCK_SECONDS:
+    if started_at - CLOCK_SECONDS < reported < now + CLOCK_SECONDS:
         return ""
-    return f"the guest's clock is wrong: {told - started_at:+.0f} s after QEMU's start, by this machine's clock"
+    return f"the guest's clock is wrong: {reported - started_at:+.0f} s after QEMU's start, by this machine's clock"

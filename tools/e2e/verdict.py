@@ -32,12 +32,12 @@ class Observation:
     live: tuple[int, str]
 
     @property
-    def look(self) -> Mapping[str, Any] | None:
+    def sample(self) -> Mapping[str, Any] | None:
         """What the application printed; None where it has not come so far."""
-        return look(self.log)
+        return sample(self.log)
 
 
-def look(log: str) -> Mapping[str, Any] | None:
+def sample(log: str) -> Mapping[str, Any] | None:
     """The last line of a log that is a JSON object, or None."""
     for line in reversed(log.splitlines()):
         if line.startswith("{"):
@@ -54,24 +54,26 @@ def error_lines(log: str) -> list[str]:
     return [line for line in log.splitlines() if any(mark in line for mark in ERRORS)]
 
 
-def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen: Observation) -> list[str]:
+def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], observed: Observation) -> list[str]:
     """What is not as it must be in a container of the pod, in sentences."""
     qos = pod["status"]["qosClass"]
     return [
         *([] if qos == scenario.qos else [f"class of service {qos}, expected {scenario.qos}"]),
         *_delivered(container, pod),
-        *_inside(container, seen.look),
-        *_said(container, objects.threads(pod, container.name), seen),
-        *(f"in the log: {line}" for line in error_lines(seen.log)),
+        *_inside(container, observed.sample),
+        *_of_commands(container, objects.threads(pod, container.name), observed),
+        *(f"in the log: {line}" for line in error_lines(observed.log)),
     ]
 
 
-def told(container: Container, pod: Mapping[str, Any], seen: Observation, stock: Mapping[str, Any] | None) -> str:
+def summary(
+    container: Container, pod: Mapping[str, Any], observed: Observation, stock: Mapping[str, Any] | None
+) -> str:
     """A line to read: what the container was given, what really ran, and what a load costs, without Raddle -> with it.
 
     `stock` is what it showed without Raddle; None: it was not looked at.
     """
-    result, compared = seen.look or {}, stock or {}
+    result, compared = observed.sample or {}, stock or {}
     quota, plan = result.get("quota_cpus"), objects.threads(pod, container.name)
     parts = [
         f"{pod['status']['qosClass']}, CPUs {result.get('cpus')}, quota {'none' if quota is None else f'{quota:g}'}",
@@ -132,20 +134,20 @@ def _places(container: Container, result: Mapping[str, Any]) -> Iterator[str]:
         yield f"threads are tied to {' '.join(threads)} on shared CPUs {cpus}"
 
 
-def _said(container: Container, plan: int | None, seen: Observation) -> Iterator[str]:
+def _of_commands(container: Container, plan: int | None, observed: Observation) -> Iterator[str]:
     """What Raddle says: its plan outside, its commands inside."""
     if plan is None:
         yield "the pod has no plan"
     elif plan != container.threads:
         yield f"the plan is {plan} threads, expected {container.threads}"
-    status, text = seen.live
+    status, text = observed.live
     if status or not all(one["withRuntime"] for one in json.loads(text)["live"]["containers"]):
         yield f"`raddle explain --live` ended with {status}: {text[-600:]}"
     elif (marked := _marked(text, container.name)) != {container.threads}:
         yield f"`raddle explain --live` says {sorted(marked)} threads, expected {container.threads}"
-    if seen.show is None:
+    if observed.show is None:
         return
-    status, text = seen.show
+    status, text = observed.show
     if status:
         yield f"`python -m raddle` ended with {status}: {text[-600:]}"
         return

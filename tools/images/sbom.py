@@ -70,9 +70,9 @@ def _raddle(sources: Sources) -> dict[str, Any]:
 
 def _python_packages(python: Path, requirements: Path) -> list[dict[str, Any]]:
     command = [str(python), "-m", "cyclonedx_py", "requirements", str(requirements), "--output-reproducible"]
-    said = json.loads(_run([*command, "--spec-version", _SPECIFICATION, "--output-format", "JSON"], ""))
+    content = json.loads(_run([*command, "--spec-version", _SPECIFICATION, "--output-format", "JSON"], ""))
     result = []
-    for component in said["components"]:
+    for component in content["components"]:
         # The tool names them by their line in the file, and where the machine's own index is.
         component["bom-ref"] = component["purl"]
         component.pop("externalReferences", None)
@@ -116,8 +116,8 @@ def _tool(progress: Progress) -> Path:
     return python
 
 
-def _run(command: list[str], said: str) -> str:
-    run = subprocess.run(command, input=said, capture_output=True, text=True, check=False)
+def _run(command: list[str], content: str) -> str:
+    run = subprocess.run(command, input=content, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise ImagesError(f"{' '.join(command[1:4])} failed:\n{run.stderr[-2000:]}")
     return run.stdout

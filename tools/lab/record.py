@@ -65,9 +65,9 @@ def record(name: str, out: Path, kernel: Path, progress: Progress) -> int:
 
 def comment(name: str, shape: Shape, kernel: Path) -> str:
     """The recording's first lines."""
-    said = f"Recorded by `python -m lab record {name}`: QEMU (TCG), Linux {programs.kernel_version(kernel)}."
+    text = f"Recorded by `python -m lab record {name}`: QEMU (TCG), Linux {programs.kernel_version(kernel)}."
     slim = "\nWithout masks, cpufreq and the caches below L3, to keep the file small." if shape.slim else ""
-    return f"{said}\n{shape.shows[0].upper()}{shape.shows[1:]}.{slim}"
+    return f"{text}\n{shape.shows[0].upper()}{shape.shows[1:]}.{slim}"
 
 
 def _recorded(tgz: Path) -> Iterator[tuple[str, str]]:

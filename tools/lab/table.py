@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lab.verdict import Verdict, marked, told
+from lab.verdict import Verdict, formatted, marked
 
 HEADINGS = (
     "SHAPE",
@@ -56,7 +56,7 @@ def row(one: Verdict) -> tuple[str, ...]:
         quota,
         str(one.planned),
         str(raddle.get("threads", "?")),
-        told(raddle.get("workers", ())),
+        formatted(raddle.get("workers", ())),
         " ".join([_spinning(raddle), *marked(raddle)]),
         _nodes(raddle.get("memory", {})),
         str(stock.get("threads", "?")),

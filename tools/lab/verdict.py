@@ -87,20 +87,20 @@ def _ended(result: Mapping[str, Any] | None, side: str) -> Iterator[str]:
         yield f"{side}: ended with {result['code']}: {result['stderr'][-600:]}"
 
 
-def _differences(limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
+def _differences(limits: Limits, expected: Expected, observed: Mapping[str, Any]) -> Iterator[str]:
     """Between what was expected and what the kernel says of the threads and the memory."""
-    if seen["threads"] != expected.threads:
-        yield f"{seen['threads']} threads, expected {expected.threads}"
-    if tuple(seen["workers"]) != expected.workers:
-        yield f"workers on {' '.join(seen['workers'])}, expected {' '.join(expected.workers)}"
-    if seen["caller"] != limits.cpuset:
-        yield f"the caller is tied to {seen['caller']}, the container has {limits.cpuset}"
-    burning = seen["spinning"]
+    if observed["threads"] != expected.threads:
+        yield f"{observed['threads']} threads, expected {expected.threads}"
+    if tuple(observed["workers"]) != expected.workers:
+        yield f"workers on {' '.join(observed['workers'])}, expected {' '.join(expected.workers)}"
+    if observed["caller"] != limits.cpuset:
+        yield f"the caller is tied to {observed['caller']}, the container has {limits.cpuset}"
+    burning = observed["spinning"]
     if burning is not None and (burning > 0) != (expected.spinning == "always"):
         yield f"{burning} workers burn CPU time half a second after the answer, expected spinning {expected.spinning}"
-    if seen["affinity_errors"]:
-        yield f"{seen['affinity_errors']} lines 'pthread_setaffinity_np failed'"
-    yield from _memory(expected, seen["memory"])
+    if observed["affinity_errors"]:
+        yield f"{observed['affinity_errors']} lines 'pthread_setaffinity_np failed'"
+    yield from _memory(expected, observed["memory"])
 
 
 def _memory(expected: Expected, pages: Mapping[str, int]) -> Iterator[str]:
@@ -113,9 +113,9 @@ def _memory(expected: Expected, pages: Mapping[str, int]) -> Iterator[str]:
             yield f"{there} of {total} pages on NUMA nodes {expected.memory}: {dict(pages)}"
 
 
-def _facts(limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
+def _facts(limits: Limits, expected: Expected, observed: Mapping[str, Any]) -> Iterator[str]:
     """What Raddle's readers and commands say in the container, against the kernel."""
-    kernel, raddle = seen["kernel"], seen["raddle"]
+    kernel, raddle = observed["kernel"], observed["raddle"]
     if kernel["cpuset"] != limits.cpuset or kernel["quota_cpus"] != limits.quota_cpus:
         yield f"the guest's cgroup is not as it was asked for: {kernel}"
     if raddle is None:
@@ -164,13 +164,13 @@ def _decided(limits: Limits, expected: Expected, bound: Bound, planned: int | No
         yield f"the planner puts workers on {' '.join(workers)}, expected {' '.join(expected.workers)}"
 
 
-def marked(seen: Mapping[str, Any]) -> list[str]:
+def marked(observed: Mapping[str, Any]) -> list[str]:
     """What the marks of a look say of spinning, in the plan's words."""
-    marks = (seen.get("raddle") or {}).get("marks", ())
+    marks = (observed.get("raddle") or {}).get("marks", ())
     return [word for word, text in SPINNING_IN_LINE.items() if any(text in mark for mark in marks)]
 
 
-def told(places: Sequence[str]) -> str:
+def formatted(places: Sequence[str]) -> str:
     """Workers' places in few characters: "8-15 x3"."""
     counted: dict[str, int] = {}
     for place in places:

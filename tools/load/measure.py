@@ -149,12 +149,12 @@ def run(cell: Cell, variant: Variant) -> Run:
         group = _group(cell, stack)
         beside = stack.enter_context(neighbour.busy()) if cell.neighbour else None
         process, ready = stack.enter_context(_serving(cell, variant, group, folder))
-        seen, meanwhile, neighbour_s = _under_load(cell, process, group, beside, folder)
+        observed, meanwhile, neighbour_s = _under_load(cell, process, group, beside, folder)
         errors = (folder / "stderr").read_text(errors="replace").count("pthread_setaffinity_np failed")
     used, limited = meanwhile.usage, cell.limit_cpus is not None
     return Run(
-        latencies_ms=tuple(sorted(seen.latencies_ms)),
-        missed=seen.missed,
+        latencies_ms=tuple(sorted(observed.latencies_ms)),
+        missed=observed.missed,
         cpu_s=used.cpu_s,
         cpu_percent=100 * used.cpu_s / meanwhile.seconds / (cell.limit_cpus or 1.0),
         periods=used.periods if limited else None,
@@ -257,12 +257,12 @@ def _under_load(
             stack.callback(caller.close)
             with caller.offered(offer) as seen_at_end:
                 before, beside_before = _counted(process.pid, group, beside)
-                seen = seen_at_end()
+                observed = seen_at_end()
                 after, beside_after = _counted(process.pid, group, beside)
         except (LoadError, OSError) as error:
             raise ServerError(f"{error}: {(folder / 'stderr').read_text(errors='replace')[-2000:]}") from None
     neighbour_s = beside_after.since(beside_before).cpu_s
-    return seen, conditions.between(before, after, seen.cpu_s + neighbour_s), neighbour_s
+    return observed, conditions.between(before, after, observed.cpu_s + neighbour_s), neighbour_s
 
 
 def _counted(pid: int, group: quota.Group | None, beside: quota.Group | None) -> tuple[Reading, quota.Usage]:

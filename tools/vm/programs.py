@@ -73,8 +73,8 @@ def _fetch_kernel(home: Path) -> None:
     try:
         _download(home)
     except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        said = getattr(error, "stderr", None) or ""
-        raise VMUnavailableError(f"no kernel: {KERNEL_PACKAGE} can't be fetched: {error}\n{said[-500:]}") from error
+        output = getattr(error, "stderr", None) or ""
+        raise VMUnavailableError(f"no kernel: {KERNEL_PACKAGE} can't be fetched: {error}\n{output[-500:]}") from error
 
 
 def _download(home: Path) -> None:

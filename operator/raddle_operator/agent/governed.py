@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from raddle import env
 from raddle_operator.effective import planned
-from raddle_operator.effective.planned import Planned
+from raddle_operator.effective.planned import ContainerPlan
 from raddle_operator.objects import quantities, reading
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError
@@ -43,7 +43,7 @@ class GovernedPod:
     uid: str
     ip: str = ""
     policy: str = ""
-    planned: Mapping[str, Planned]
+    planned: Mapping[str, ContainerPlan]
     containers: tuple[GovernedContainer, ...]
 
 

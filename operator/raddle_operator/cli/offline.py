@@ -22,6 +22,7 @@ from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.cli.workloads import Workload
 from raddle_operator.injection import binding, json_patch, shipped
 from raddle_operator.injection import decide as injection
+from raddle_operator.injection.door import CLOSED
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.tuning import Tunings
 from raddle_operator.local.container import Container
@@ -29,6 +30,7 @@ from raddle_operator.objects import nodetopology
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
+from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.objects.selectors import EVERYTHING
 from raddle_operator.presets.rows import presets
 
@@ -38,7 +40,7 @@ _ANNOTATION: Final = re.compile(r"metadata\.annotations\['(.*)'\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedWorkload:
     """A workload, what was decided, and its pod with the changes (and those of the binding where a node is known)."""
 
     workload: Workload
@@ -75,7 +77,7 @@ def decide(
     node: str | None,
     machine: Machine | None,
     tunings: Tunings | None = None,
-) -> Planned:
+) -> PlannedWorkload:
     """What the webhook would do at CREATE and, where the machine is known, at binding."""
     smallest = cores_within(machine, machine.online) if machine is not None else None
     # Manifests don't say it; a cluster has nodes of one kind more often than not.
@@ -90,7 +92,7 @@ def decide(
         annotations = pod["metadata"].get("annotations", {})
         rebound = binding.rebind(annotations, node, machine, namespace=workload.namespace, tunings=tunings)
         annotations.update(rebound.annotations)
-    return Planned(workload=workload, decision=decision, pod=pod)
+    return PlannedWorkload(workload=workload, decision=decision, pod=pod)
 
 
 def owned(workload: Workload) -> manifests.Object:
@@ -151,15 +153,17 @@ def of_container(
     policy: PolicyObject,
     name: str | None,
     machine: Machine | None,
-    labels: Mapping[str, str] | None = None,
+    *,
+    shim: bool = True,
 ) -> Container:
     """What a pod's container gets on the machine beside its own; the variables as its spec would write them.
 
-    `labels` are the pod's. Raises ManifestError where the container is none.
+    Without `shim` its pod has none, which no note says. Raises ManifestError where the container is none.
     """
+    labels = {} if shim else {env.DOOR_LABEL: CLOSED}
     pod = {
         "kind": "Pod",
-        "metadata": {"name": "raddle-run", "namespace": _NAMESPACE, "labels": {**(labels or {})}},
+        "metadata": {"name": "raddle-run", "namespace": _NAMESPACE, "labels": labels},
         "spec": {"containers": [obj]},
     }
     made = Manifest(file="the pod", obj=pod, node=yaml.MappingNode("", []))
@@ -173,7 +177,10 @@ def of_container(
         cpus=None if limit is None else float(quantity(limit)) or None,
         variables=dict(_written(entry, annotations) for entry in result.get("env", []) if entry not in own),
         mounts=tuple(mount["mountPath"] for mount in result.get("volumeMounts", [])),
-        notes=tuple(dict.fromkeys(str(skip) for skip in skips if skip is not None)),
+        # The label stands for whatever the pod has no shim for.
+        notes=tuple(
+            dict.fromkeys(str(skip) for skip in skips if skip and (shim or skip.reason != SkipReason.DOOR_CLOSED))
+        ),
     )
 
 

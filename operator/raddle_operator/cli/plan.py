@@ -13,7 +13,7 @@ from raddle import env
 from raddle.planning import wire
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
-from raddle_operator.cli.offline import Planned, decide, machine_of
+from raddle_operator.cli.offline import PlannedWorkload, decide, machine_of
 from raddle_operator.cli.workloads import TEMPLATES, read_policies, read_tunings, read_workloads
 from raddle_operator.injection import explain, injected
 from raddle_operator.injection.matching import Policies
@@ -74,7 +74,7 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
         _print_elsewhere(planned, policies)
 
 
-def as_json(planned: Planned) -> manifests.Object:
+def as_json(planned: PlannedWorkload) -> manifests.Object:
     """The documented JSON of one workload: what governs it, and each container's values with their reasons."""
     decision = planned.decision
     literals = injected.literals_of(planned.pod)
@@ -87,7 +87,7 @@ def as_json(planned: Planned) -> manifests.Object:
                 "values": dict(recorded.values) if recorded else {},
                 "because": dict(recorded.because) if recorded else {},
                 "node": recorded.node if recorded else None,
-                "tuned": recorded.tuned.by if recorded and recorded.tuned else "",
+                "tuned": recorded.tuning.by if recorded and recorded.tuning else "",
                 "variables": list(outcome.variables),
                 "literals": dict(literals.get(outcome.name, {})),
                 "kept": list(outcome.kept),
@@ -106,7 +106,7 @@ def as_json(planned: Planned) -> manifests.Object:
     }
 
 
-def _recorded(pod: manifests.Object, container: str) -> wire.Recorded | None:
+def _recorded(pod: manifests.Object, container: str) -> wire.RecordedPlan | None:
     text = pod["metadata"].get("annotations", {}).get(env.PLAN_PREFIX + container)
     return wire.read_plan_text(text) if text is not None else None
 
@@ -115,7 +115,7 @@ def _skip(skip: Any) -> dict[str, str] | None:
     return None if skip is None else {"reason": str(skip.reason), "detail": skip.detail}
 
 
-def _print(planned: Sequence[Planned], node: str | None) -> None:
+def _print(planned: Sequence[PlannedWorkload], node: str | None) -> None:
     console = output.console()
     made_for = f"for {node}" if node else "safe values, right on any node; --machine or --node plans for one"
     console.print(f"[dim]{escape(made_for)}[/]")
@@ -145,20 +145,20 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
                 console.print(f"[yellow]note[/] {escape(note)}")
 
 
-def _own(recorded: wire.Recorded | None, literals: Mapping[str, str]) -> str:
+def _own(recorded: wire.RecordedPlan | None, literals: Mapping[str, str]) -> str:
     """The variables that no family has, with their reasons, "" for none."""
     result = explain.own_variables(recorded, literals)
     return "; ".join(f"{name}={literals[name]} ({why})" for name, why in result.items())
 
 
-def _tuning(recorded: wire.Recorded | None) -> str:
+def _tuning(recorded: wire.RecordedPlan | None) -> str:
     """What the policy's tuning comes to, "" where it names none."""
-    if recorded is None or recorded.tuned is None:
+    if recorded is None or recorded.tuning is None:
         return ""
-    return explain.tuning(recorded.tuned.by, recorded.because)
+    return explain.tuning(recorded.tuning.by, recorded.because)
 
 
-def _layout(recorded: wire.Recorded | None) -> str:
+def _layout(recorded: wire.RecordedPlan | None) -> str:
     """How many instances would fill the container's CPUs and why, "" where the plan says nothing of it."""
     layout = recorded.values.get("layout") if recorded else None
     if recorded is None or not isinstance(layout, dict):
@@ -168,7 +168,7 @@ def _layout(recorded: wire.Recorded | None) -> str:
     return f"instances x threads that fill its CPUs: {kinds} ({recorded.because.get('layout', '')})"
 
 
-def _expected(recorded: wire.Recorded | None) -> str:
+def _expected(recorded: wire.RecordedPlan | None) -> str:
     """What the model expects under the policy's spec.load, "" where there is none."""
     result = recorded.values.get("expected") if recorded else None
     if not isinstance(result, dict):
@@ -177,7 +177,7 @@ def _expected(recorded: wire.Recorded | None) -> str:
     return latency + ", {cpus:g} CPUs, {throttledPercent:g} % of the periods throttled".format(**result)
 
 
-def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:
+def _print_elsewhere(planned: Sequence[PlannedWorkload], policies: Policies) -> None:
     """Says where the files' policies are, for workloads that none selects because their namespace is another."""
     there = {policy.namespace for policy in policies if policy.namespace}
     for one in planned:
@@ -187,7 +187,7 @@ def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:
             output.console().print(f"[yellow]note[/] {escape(note)}")
 
 
-def _rows(planned: Planned) -> Iterator[tuple[str, ...]]:
+def _rows(planned: PlannedWorkload) -> Iterator[tuple[str, ...]]:
     title = planned.workload.title
     if planned.decision.skip is not None and not planned.decision.containers:
         yield (title, "", "–", "–", "–", "–", "–", "–", str(planned.decision.skip))

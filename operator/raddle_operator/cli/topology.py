@@ -59,7 +59,7 @@ class Observation:
 
     machine: Machine
     limits: ResourceLimits | None = None
-    plans: Mapping[str, wire.Recorded]
+    plans: Mapping[str, wire.RecordedPlan]
 
 
 @click.command(epilog=EPILOG)
@@ -180,7 +180,7 @@ def of_snapshot(snapshot: Snapshot) -> Observation:
     return Observation(machine=snapshot.machine, plans=plans)
 
 
-def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Recorded]:
+def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.RecordedPlan]:
     """The plans of the first workload that gets any, by container. Raises ManifestError where none does."""
     from raddle_operator.cli import manifests, offline, workloads
     from raddle_operator.injection.matching import Policies
@@ -195,7 +195,7 @@ def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Re
     raise ManifestError("no workload in the files gets a plan; `raddle plan` says why")
 
 
-def _plans(annotations: Mapping[str, str]) -> Iterator[tuple[str, wire.Recorded]]:
+def _plans(annotations: Mapping[str, str]) -> Iterator[tuple[str, wire.RecordedPlan]]:
     for key, value in annotations.items():
         if key.startswith(env.PLAN_PREFIX):
             try:

@@ -121,14 +121,14 @@ def tuned_now(snapshot: Snapshot, one: pure.ContainerExplanation, runtimes: Runt
         return None
     recorded = wire.read_plan_text(snapshot.annotations[env.PLAN_PREFIX + one.container])
     made_with = recorded.because.get(wire.TUNED, NOT_READ)
-    if recorded.tuned is None or made_with == NOT_READ:
+    if recorded.tuning is None or made_with == NOT_READ:
         return None
     image_id = _image_id(snapshot.pod, one.container)
     runtime = (runtimes or {}).get(one.container, ("", ""))
     references = (env.OMP, env.OPENBLAS)
     given = {name: "" if name in references else value for name, value in one.variables.items()}
     context = TuningContext(
-        *(snapshot.namespace, one.container, recorded.tuned, snapshot.machine),
+        *(snapshot.namespace, one.container, recorded.tuning, snapshot.machine),
         *(image_id, *runtime),
         own=one.kept,
         # Of a pod that was created for a node, without a binding, they are that node's.
@@ -137,7 +137,7 @@ def tuned_now(snapshot: Snapshot, one: pure.ContainerExplanation, runtimes: Runt
     now = overlay(recorded.policy, recorded.budget, context, snapshot.tunings)
     if now is None or now.because == made_with:
         return None
-    return pure.tuning(now.tuned.by, {wire.TUNED: now.because})
+    return pure.tuning(now.target.by, {wire.TUNED: now.because})
 
 
 def _image_id(pod: Mapping[str, Any], container: str) -> str:

@@ -17,7 +17,7 @@ from raddle.cpus import cpuset
 from raddle.cpus.topology import Machine
 from raddle.libraries import LIBRARIES
 from raddle.planning import families
-from raddle_operator.effective.planned import Planned
+from raddle_operator.effective.planned import ContainerPlan
 from raddle_operator.objects.nodereport import Cause, Container, Finding, NodeReport, Pool, Process, Session
 
 MOST_FINDINGS: Final = 8
@@ -44,7 +44,7 @@ Key = tuple[str, str]
 
 def compared(
     report: NodeReport,
-    planned: Mapping[Key, Planned],
+    planned: Mapping[Key, ContainerPlan],
     first_cpusets: Mapping[Key, str],
     machine: Machine | None = None,
 ) -> NodeReport:
@@ -74,7 +74,7 @@ def compared(
     return replace(report, containers=tuple(containers))
 
 
-class _Found(NamedTuple):
+class _Weighted(NamedTuple):
     """A finding and how bad it is: how many times too many threads, less than 1 for what costs nothing yet."""
 
     weight: float
@@ -85,12 +85,12 @@ class _Found(NamedTuple):
 _ORDER: Final = tuple(Cause)
 
 
-def _worst_first(result: _Found) -> tuple[float, int, str]:
+def _worst_first(result: _Weighted) -> tuple[float, int, str]:
     return -result.weight, _ORDER.index(result.finding.cause), result.finding.detail
 
 
-def _found(weight: float, cause: Cause, detail: str, fix: str) -> _Found:
-    return _Found(weight, Finding(cause=cause, detail=detail[:MOST_CHARACTERS], fix=fix[:MOST_CHARACTERS]))
+def _weighted(weight: float, cause: Cause, detail: str, fix: str) -> _Weighted:
+    return _Weighted(weight, Finding(cause=cause, detail=detail[:MOST_CHARACTERS], fix=fix[:MOST_CHARACTERS]))
 
 
 # --- what is in effect ------------------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def _sessions(processes: Iterable[Process]) -> list[Session]:
 
 
 def _of_container(
-    container: Container, plan: Planned, first_cpuset: str | None, machine: Machine | None
-) -> Iterator[_Found]:
+    container: Container, plan: ContainerPlan, first_cpuset: str | None, machine: Machine | None
+) -> Iterator[_Weighted]:
     told = _code_sets_it(container, plan)
     silent = [one for one in container.processes if _is_silent(one, plan, container, machine)]
     yield from _worst(told)
@@ -133,12 +133,12 @@ def _of_container(
     yield from _cpuset_changed(container, plan, first_cpuset)
 
 
-def _worst(result: Iterable[_Found]) -> list[_Found]:
+def _worst(result: Iterable[_Weighted]) -> list[_Weighted]:
     """The worst one of a cause; the others would say the same of other processes."""
     return sorted(result, key=_worst_first)[:1]
 
 
-def _code_sets_it(container: Container, plan: Planned) -> list[_Found]:
+def _code_sets_it(container: Container, plan: ContainerPlan) -> list[_Weighted]:
     result = []
     for process in container.processes:
         of_code = [one for one in process.sessions or () if one.source == "code" and one.threads is not None]
@@ -157,11 +157,11 @@ def _code_sets_it(container: Container, plan: Planned) -> list[_Found]:
                 if plan.overrides
                 else "remove the count from the code, or set existingValues: Override in the policy and restart"
             )
-            result.append(_found(_times(session.threads, wanted), Cause.CODE_SETS_IT, detail, fix))
+            result.append(_weighted(_times(session.threads, wanted), Cause.CODE_SETS_IT, detail, fix))
     return result
 
 
-def _skipped(container: Container, plan: Planned) -> Iterator[_Found]:
+def _skipped(container: Container, plan: ContainerPlan) -> Iterator[_Weighted]:
     """Sessions that a shim has seen and in which the runtime's own count is in effect."""
     for process in container.processes:
         for session in process.sessions or ():
@@ -173,14 +173,14 @@ def _skipped(container: Container, plan: Planned) -> Iterator[_Found]:
                 f" {_process(process)}, {_planned(wanted)}; {_cpus_text(container)}"
             )
             fix = f"see why the shim left it alone: {_explain(container)}"
-            yield _found(_times(session.threads, wanted), Cause.NOT_REACHED, detail, fix)
+            yield _weighted(_times(session.threads, wanted), Cause.NOT_REACHED, detail, fix)
 
 
-def _count_of(session: Session, plan: Planned) -> int | None:
+def _count_of(session: Session, plan: ContainerPlan) -> int | None:
     return plan.counts.get(session.runtime, plan.threads if session.runtime == "onnxruntime" else None)
 
 
-def _is_silent(process: Process, plan: Planned, container: Container, machine: Machine | None) -> bool:
+def _is_silent(process: Process, plan: ContainerPlan, container: Container, machine: Machine | None) -> bool:
     """Whether a shim should be in the process, none has spoken, and its threads are more than planned.
 
     Where its libraries can't be seen only both signs together tell: too many that do harm, and as many as the host has.
@@ -196,12 +196,12 @@ def _is_silent(process: Process, plan: Planned, container: Container, machine: M
     return _TOLD_OF in process.runtimes and (is_excess or is_hosts)
 
 
-def _should_speak(process: Process, plan: Planned) -> bool:
+def _should_speak(process: Process, plan: ContainerPlan) -> bool:
     """Whether no shim was heard of which one should be."""
     return plan.shim and process.sessions is None and _TOLD_OF in plan.runtimes
 
 
-def _not_reached(process: Process, plan: Planned, container: Container) -> _Found:
+def _not_reached(process: Process, plan: ContainerPlan, container: Container) -> _Weighted:
     pool = max(process.pools, key=lambda pool: (pool.ran, pool.threads))
     heard = [one for one in container.processes if one.sessions is not None]
     why = (
@@ -220,10 +220,10 @@ def _not_reached(process: Process, plan: Planned, container: Container) -> _Foun
         else f"see what its processes have: {_explain(container, live=True)};"
         " python -I, an emptied environment or a static binary leave the shim out"
     )
-    return _found(_times(max(pool.ran, pool.threads), plan.threads), Cause.NOT_REACHED, detail, fix)
+    return _weighted(_times(max(pool.ran, pool.threads), plan.threads), Cause.NOT_REACHED, detail, fix)
 
 
-def _most(process: Process, plan: Planned) -> int:
+def _most(process: Process, plan: ContainerPlan) -> int:
     """More threads of one name than this are not as planned: pools of all sessions, of two families, and a server's."""
     sessions = max(len(process.sessions or ()), plan.streams // plan.workers, 1)
     widest = max([plan.threads or 1, *plan.counts.values()])
@@ -231,7 +231,7 @@ def _most(process: Process, plan: Planned) -> int:
     return max(2 * widest * sessions, said + widest) + _SLACK
 
 
-def _is_excess(pool: Pool, process: Process, plan: Planned, container: Container) -> bool:
+def _is_excess(pool: Pool, process: Process, plan: ContainerPlan, container: Container) -> bool:
     """Whether more threads of a pool ran than planned, at the cost of somebody's time."""
     if plan.threads is None or pool.ran <= _most(process, plan):
         return False
@@ -246,7 +246,7 @@ def _waited(pool: Pool) -> float | None:
     return None if pool.delay_cpus is None or pool.used_cpus <= 0 else pool.delay_cpus / pool.used_cpus
 
 
-def _other_threads(process: Process, pool: Pool, plan: Planned, container: Container) -> _Found:
+def _other_threads(process: Process, pool: Pool, plan: ContainerPlan, container: Container) -> _Weighted:
     detail = (
         f"{_threads(pool.ran)} of pool {_short(pool.name)} ran in {_process(process)}, {_planned(plan.threads)};"
         f" {_cpus_text(container)}"
@@ -261,10 +261,10 @@ def _other_threads(process: Process, pool: Pool, plan: Planned, container: Conta
         fix = f"set the size of the pool {_short(pool.name)} in the code or by its own variable"
         if _TOLD_OF in used and _should_speak(process, plan):
             fix += f"; if that is {_TOLD_OF}'s, see what it has: {_explain(container, live=True)}"
-    return _found(_times(pool.ran, plan.threads), Cause.OTHER_THREADS, detail, fix)
+    return _weighted(_times(pool.ran, plan.threads), Cause.OTHER_THREADS, detail, fix)
 
 
-def _oversubscribed(container: Container, plan: Planned) -> Iterator[_Found]:
+def _oversubscribed(container: Container, plan: ContainerPlan) -> Iterator[_Weighted]:
     """Processes x sessions x threads, where they are more streams than were planned for, far above the CPUs."""
     cpus = _cpus(container)
     sizes = [[one.threads for one in process.sessions or () if one.threads] for process in container.processes]
@@ -281,10 +281,10 @@ def _oversubscribed(container: Container, plan: Planned) -> Iterator[_Found]:
         "have fewer processes or sessions, or tell the policy of them:"
         f" budget.workersPerContainer {len(sizes)}, budget.sessionsPerWorker {max(map(len, sizes))}"
     )
-    yield _found(total / max(cpus, 1.0), Cause.OVERSUBSCRIBED, detail, fix)
+    yield _weighted(total / max(cpus, 1.0), Cause.OVERSUBSCRIBED, detail, fix)
 
 
-def _resized(container: Container, plan: Planned) -> Iterator[_Found]:
+def _resized(container: Container, plan: ContainerPlan) -> Iterator[_Weighted]:
     now, before = container.limit_cpus, plan.limit_cpus
     if now is None or before is None or abs(now - before) < 0.0005:
         return
@@ -293,14 +293,14 @@ def _resized(container: Container, plan: Planned) -> Iterator[_Found]:
         return  # the shim has followed
     fix = "restart the pod: it is planned again, and the threads that it has stay as they are until then"
     detail = f"planned with a limit of {before:g} CPUs, the limit is {now:g} now"
-    yield _found(_times(before, now) if now < before else 0.5, Cause.RESIZED, detail, fix)
+    yield _weighted(_times(before, now) if now < before else 0.5, Cause.RESIZED, detail, fix)
 
 
 def _fits(session: Session, limit_cpus: float) -> bool:
     return session.threads is not None and session.source == "plan" and session.threads <= max(1, ceil(limit_cpus))
 
 
-def _cpuset_changed(container: Container, plan: Planned, first: str | None) -> Iterator[_Found]:
+def _cpuset_changed(container: Container, plan: ContainerPlan, first: str | None) -> Iterator[_Weighted]:
     """CPUs that are no longer those that threads were bound to, or too few for them.
 
     Shared CPUs change whenever the kubelet gives some of them to another container, and nobody needs to know. A policy
@@ -318,10 +318,10 @@ def _cpuset_changed(container: Container, plan: Planned, first: str | None) -> I
             if plan.asked
             else "restart the pod: it is planned again, and a session made since then has fewer threads"
         )
-        yield _found(needed / cpus, Cause.CPUSET_CHANGED, detail, fix)
+        yield _weighted(needed / cpus, Cause.CPUSET_CHANGED, detail, fix)
     elif changed and (plan.exclusive_cpus or plan.pinned):
         detail = f"the CPUs are {_list(now)} now and were {_list(before)}, which its threads were bound to"
-        yield _found(1.0, Cause.CPUSET_CHANGED, detail, "restart the pod, or its sessions, to bind the threads anew")
+        yield _weighted(1.0, Cause.CPUSET_CHANGED, detail, "restart the pod, or its sessions, to bind the threads anew")
 
 
 def _all_fit(container: Container, cpus: int) -> bool:
@@ -334,8 +334,8 @@ def _all_fit(container: Container, cpus: int) -> bool:
 
 
 def _shared_cores(
-    containers: Sequence[Container], plans: Sequence[Planned | None], machine: Machine
-) -> Mapping[int, list[_Found]]:
+    containers: Sequence[Container], plans: Sequence[ContainerPlan | None], machine: Machine
+) -> Mapping[int, list[_Weighted]]:
     """For each container, by its place, the worst of what it shares cores with, where that can be helped."""
     pools = _shared_pools(containers, plans, machine)
     homes = {
@@ -351,7 +351,7 @@ def _shared_cores(
     free = machine.online & ~taken & ~(machine.kubelet.reserved_cpus or 0) & ~machine.isolated
     if not free:
         return {}
-    result: dict[int, list[_Found]] = {}
+    result: dict[int, list[_Weighted]] = {}
     for (left, left_home), (right, right_home) in combinations(homes.items(), 2):
         common = left_home & right_home
         needs = [_needs(containers[place], plans[place]) for place in (left, right)]
@@ -362,7 +362,7 @@ def _shared_cores(
     return {place: _worst(ones) for place, ones in result.items()}
 
 
-def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _Found:
+def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _Weighted:
     # How many, not which: they are others in each window, and a sentence that changes is written again.
     detail = (
         f"shares CPUs {_list(common)} with {_short(other.namespace)}/{_short(other.pod)} {_short(other.name)}:"
@@ -370,10 +370,10 @@ def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _
         f" while no governed thread ran on {_plural_cpus(cpuset.count(free))}"
     )
     fix = "take away what binds both to these CPUs (in the code, or the cpuset), or ask for whole CPUs (Guaranteed)"
-    return _found(sum(needs) / max(1, cpuset.count(common)), Cause.SHARED_CORES, detail, fix)
+    return _weighted(sum(needs) / max(1, cpuset.count(common)), Cause.SHARED_CORES, detail, fix)
 
 
-def _home(container: Container, plan: Planned, machine: Machine, pools: Collection[int]) -> int:
+def _home(container: Container, plan: ContainerPlan, machine: Machine, pools: Collection[int]) -> int:
     """The CPUs that a container is bound to, a proper part of the node's; 0 for one that the kernel may move about."""
     allowed = _mask(container.cpuset) & machine.online or machine.online
     own = allowed != machine.online and (plan.exclusive_cpus > 0 or allowed not in pools)
@@ -387,7 +387,7 @@ def _home(container: Container, plan: Planned, machine: Machine, pools: Collecti
 
 
 def _shared_pools(
-    containers: Sequence[Container], plans: Sequence[Planned | None], machine: Machine
+    containers: Sequence[Container], plans: Sequence[ContainerPlan | None], machine: Machine
 ) -> Collection[int]:
     """The cpusets that are what the kubelet's static policy leaves to all containers without CPUs of their own.
 
@@ -414,7 +414,7 @@ def _bound_to(container: Container) -> int:
     return result
 
 
-def _needs(container: Container, plan: Planned | None) -> int:
+def _needs(container: Container, plan: ContainerPlan | None) -> int:
     """How many CPUs a container's threads would use at once."""
     threads = _effective(container) or (plan.threads if plan is not None else None) or 1
     limit = container.limit_cpus

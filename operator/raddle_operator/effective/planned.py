@@ -16,7 +16,7 @@ _OWN_LIMIT: Final = "limits.cpu "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class ContainerPlan:
     """One container's plan.
 
     `policy` is the policy's reference, Kind/name. `threads` is the intra-op count of one session, None where the plan
@@ -45,7 +45,7 @@ class Planned:
     repeats: bool = False
 
 
-def read(pod: Mapping[str, Any]) -> Mapping[str, Planned]:
+def read(pod: Mapping[str, Any]) -> Mapping[str, ContainerPlan]:
     """The plans of a pod, as JSON, by container; empty for a pod that has none. Never raises.
 
     A plan that can't be read is left out: annotations are untrusted, and its container is one that nobody governs.
@@ -58,13 +58,13 @@ def read(pod: Mapping[str, Any]) -> Mapping[str, Planned]:
     for key, text in annotations.items():
         if key.startswith(env.PLAN_PREFIX):
             try:
-                result[key.removeprefix(env.PLAN_PREFIX)] = _planned(wire.read_plan_text(text))
+                result[key.removeprefix(env.PLAN_PREFIX)] = _container_plan(wire.read_plan_text(text))
             except wire.WireError:
                 continue
     return result
 
 
-def _planned(recorded: wire.Recorded) -> Planned:
+def _container_plan(recorded: wire.RecordedPlan) -> ContainerPlan:
     values, budget, policy = recorded.values, recorded.budget, recorded.policy
     threads = _count(values, "intraOp")
     # One pool of all sessions is as large as one of them, but for what a policy says of it.
@@ -75,7 +75,7 @@ def _planned(recorded: wire.Recorded) -> Planned:
         "blas": _count(values, "blas"),
     }
     own = budget.because.startswith(_OWN_LIMIT) and policy.reserve_cpus is None
-    return Planned(
+    return ContainerPlan(
         policy=recorded.governed_by,
         threads=threads,
         asked=threads is not None and threads <= (policy.intra_op or policy.min_intra_op),

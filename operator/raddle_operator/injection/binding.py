@@ -132,8 +132,8 @@ def _values(
     recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
     budget, source = _budget(recorded.budget, own, machine)
     kept, tuning_overlay = plan_annotations.kept_in(recorded.because), None
-    if recorded.tuned is not None:
-        context = TuningContext(namespace, container, recorded.tuned, machine, own=kept)
+    if recorded.tuning is not None:
+        context = TuningContext(namespace, container, recorded.tuning, machine, own=kept)
         tuning_overlay = overlay(recorded.policy, budget, context, tunings)
     _, values = plan_annotations.compose(
         machine,

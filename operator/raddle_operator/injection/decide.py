@@ -17,7 +17,7 @@ from raddle import env
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Budget, Plan
 from raddle.planning.policy import WITHOUT_SHIM, Policy
-from raddle.planning.wire import Tuned
+from raddle.planning.wire import TuningTarget
 from raddle_operator.injection import door, plan_annotations, variables, volumes
 from raddle_operator.injection.budget import Resources, container_budget, pod_resources
 from raddle_operator.injection.injected import strip_injected
@@ -296,7 +296,7 @@ def _values(
     own = kept
     if common is not None and policy.tuning is not None:
         others = (one.name for one in common.pod.containers if one.name not in SIDECARS)
-        program = Tuned(
+        program = TuningTarget(
             container.image,
             workload_of(common.pod),
             first=container.name == next(others, ""),

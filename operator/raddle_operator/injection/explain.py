@@ -86,7 +86,7 @@ def _explain(
         variables=variables,
         reasons=own_variables(recorded, literals),
         kept=kept,
-        tuned=recorded.tuned.by if recorded.tuned is not None else "",
+        tuned=recorded.tuning.by if recorded.tuning is not None else "",
     )
 
 
@@ -97,7 +97,7 @@ def preset(row: Preset | None, advice: str) -> str:
     return f"{row.title}: {advice}" if advice else row.title
 
 
-def own_variables(recorded: wire.Recorded | None, literals: Mapping[str, str]) -> Mapping[str, str]:
+def own_variables(recorded: wire.RecordedPlan | None, literals: Mapping[str, str]) -> Mapping[str, str]:
     """Why a variable that no family has is what it is: name to what its template means, for those of `literals`."""
     result = recorded.policy.variables if recorded is not None else ()
     return {name: _meaning(template) for name, template in result if name in literals}

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
 from raddle.planning import templates
-from raddle.planning.values import JAVA_OPTIONS
+from raddle.planning.families import JAVA_OPTIONS
 from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.variables import Entry
 from raddle_operator.injection.volumes import CONFIG_MAP_PREFIX, SHIM_VOLUME

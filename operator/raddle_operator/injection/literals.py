@@ -1,7 +1,7 @@
 """The variables of a policy for one container, that are no references to annotations.
 
-The families and how a variable's value comes from a plan are raddle.planning.families; here is what becomes of them
-beside what the pod spec sets. Everything is pure.
+The families are raddle.planning.families, and raddle.planning.values computes their values from a plan; here is what
+becomes of them beside what the pod spec sets. Everything is pure.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import Final
 
 from raddle import env
-from raddle.planning.families import FAMILIES, ValueSource, Variable, own
+from raddle.planning import templates
+from raddle.planning.families import FAMILIES, JAVA_CPUS, ValueSource, Variable
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
-from raddle.planning.values import JAVA_CPUS
+from raddle.planning.values import computed
 
 # What `literals` may set beside a policy's own variables, so what it has to be told of a container.
 VARIABLES: Final = frozenset(
@@ -47,7 +48,7 @@ def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
     if policy.existing_values != "Override":
         return frozenset()
     openmp = (v for v in of_policy(policy) if v.name.startswith("OMP_"))
-    result = {v.name for v in openmp if v.value(plan, policy) is not None}
+    result = {v.name for v in openmp if computed(v.value, plan, policy) is not None}
     return frozenset(result | {env.OMP} if plan.omp is not None else result)
 
 
@@ -69,7 +70,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None]) -> L
     kept: list[str] = []
     added: dict[str, str] = {}
     for variable in of_policy(policy):
-        value = variable.value(plan, policy)
+        value = computed(variable.value, plan, policy)
         if value is None or (variable.over_omp and (sets_omp or value == plan.omp)):
             continue
         if variable.source is ValueSource.EXTENDS:
@@ -87,7 +88,14 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None]) -> L
 
 def of_policy(policy: Policy) -> tuple[Variable, ...]:
     """The policy's variables that are no references, each once: its families', then its own."""
-    return (*_of_families(policy.runtimes), *own(policy)) if policy.variables else _of_families(policy.runtimes)
+    return (*_of_families(policy.runtimes), *_own(policy)) if policy.variables else _of_families(policy.runtimes)
+
+
+def _own(policy: Policy) -> tuple[Variable, ...]:
+    """The variables that the policy defines itself."""
+    return tuple(
+        Variable(name=name, rule=template, value=templates.value(template)) for name, template in policy.variables
+    )
 
 
 def _referred(name: str, sets: Mapping[str, str | None]) -> bool:

@@ -86,7 +86,7 @@ def compose(
     values = {
         env.SHIM_PREFIX: wire.shim_text(made, used, machine),
         env.PLAN_PREFIX: wire.plan_text(
-            made, budget, policy, governed_by, node, tuning_overlay.tuned if tuning_overlay else None, used
+            made, budget, policy, governed_by, node, tuning_overlay.target if tuning_overlay else None, used
         ),
     }
     for prefix, field in COUNTS.values():

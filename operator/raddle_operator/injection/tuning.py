@@ -11,7 +11,7 @@ from raddle.planning.capacity import is_exclusive
 from raddle.planning.kinds import PolicyError
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import AUTO, OBSERVED, Policy, overlaid
-from raddle.planning.wire import Tuned
+from raddle.planning.wire import TuningTarget
 from raddle_operator.injection.literals import literals
 from raddle_operator.objects.tuning import ClassResult, TuningResults, Workload
 from raddle_operator.results.candidate import PROGRAM, Candidate
@@ -38,12 +38,12 @@ _BY_OPENMP: Final = frozenset(("torch", "openmp"))
 class TuningOverlay(NamedTuple):
     """What the policy's `tuning` comes to for one container.
 
-    `policy` is what is planned with: the winner's values in place of the policy's own where `tuned.by` is not "".
+    `policy` is what is planned with: the winner's values in place of the policy's own where `target.by` is not "".
     `because` says which they are and what they gained, or why there are none.
     """
 
     policy: Policy
-    tuned: Tuned
+    target: TuningTarget
     because: str
 
 
@@ -58,7 +58,7 @@ class TuningContext(NamedTuple):
 
     namespace: str
     container: str
-    tuned: Tuned
+    target: TuningTarget
     machine: Machine | None
     image_id: str = ""
     runtime: str = ""
@@ -89,7 +89,7 @@ def overlay(policy: Policy, budget: Budget, context: TuningContext, tunings: Tun
         if isinstance(outcome, TuningOverlay):
             return outcome
         reasons.append(f"InferenceTuning {result.tuning.name}: {outcome}")
-    return TuningOverlay(policy, context.tuned._replace(by=""), reasons[0])
+    return TuningOverlay(policy, context.target._replace(by=""), reasons[0])
 
 
 def _results(name: str, context: TuningContext, tunings: Tunings | None) -> list[_Result] | str:
@@ -98,7 +98,7 @@ def _results(name: str, context: TuningContext, tunings: Tunings | None) -> list
         return NOT_READ
     if context.machine is None:
         return "the node is not known yet"
-    workload = context.tuned.workload
+    workload = context.target.workload
     if name != AUTO:
         meant = [tuning for key, tuning in tunings.items() if key == (context.namespace, name)]
     elif workload:
@@ -128,11 +128,11 @@ def _overlay_by(policy: Policy, budget: Budget, context: TuningContext, result: 
     reason = "; ".join(_mismatches(policy, budget, context, result))
     if reason:
         return reason
-    tuned = context.tuned._replace(by=result.tuning.name)
+    target = context.target._replace(by=result.tuning.name)
     where = summary.key.node_class.title[:_MAX_TITLE]
     source = f"on {where}, {summary.finished[:10]} (InferenceTuning {result.tuning.name})"
     if verdict is Verdict.NO_DIFFERENCE:
-        return TuningOverlay(policy, tuned, f"the plan is best {source}")
+        return TuningOverlay(policy, target, f"the plan is best {source}")
     if verdict is not Verdict.BETTER:
         return f"its result on this class of nodes is {verdict}"
     try:
@@ -147,7 +147,7 @@ def _overlay_by(policy: Policy, budget: Budget, context: TuningContext, result: 
     if needed:
         return f"{_title(summary.winner)} needs {needed}: set when a pod is created, by the policy's own settings"
     gain = "" if summary.gain is None else f", {gained(summary.figure, summary.gain, summary.bound)}"
-    return TuningOverlay(made, tuned, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
+    return TuningOverlay(made, target, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
 
 
 def _hidden(policy: Policy, made: Policy, budget: Budget, context: TuningContext, runtime: str) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _decisive(machine: Machine | None, budget: Budget, policy: Policy, runtime: 
 
 def _needed(policy: Policy, made: Policy, budget: Budget, context: TuningContext, runtime: str) -> Iterator[str]:
     """Yields the variables that the winner, `made`, was measured with and that the pod can't be given."""
-    if made.allocator != policy.allocator and not context.tuned.door:
+    if made.allocator != policy.allocator and not context.target.door:
         yield "the shim"
     if not context.created or runtime == _BY_ITSELF:
         return
@@ -203,7 +203,7 @@ def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: 
     workload, key = result.tuning.workload, result.result.summary.key
     if workload is not None:
         yield from _others(workload, context)
-    image, tuned_image = context.tuned.image, result.result.image
+    image, tuned_image = context.target.image, result.result.image
     digest = context.image_id or image.partition("@")[2]
     if not (digest and key.image):
         if not tuned_image:
@@ -233,12 +233,12 @@ def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: 
 
 def _others(workload: Workload, context: TuningContext) -> Iterator[str]:
     """Yields what says that the container is not the one that was measured."""
-    if workload.reference != context.tuned.workload:
-        result = f"the workload is {context.tuned.workload}" if context.tuned.workload else _UNOWNED
+    if workload.reference != context.target.workload:
+        result = f"the workload is {context.target.workload}" if context.target.workload else _UNOWNED
         yield f"{result}, it was tuned for {workload.reference}"
     if workload.container and workload.container != context.container:
         yield f"the container is {context.container}, it was tuned for {workload.container}"
-    if not workload.container and not context.tuned.first:
+    if not workload.container and not context.target.first:
         yield f"the container is {context.container}, it was tuned for the first one"
 
 

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from raddle import env
+from raddle.planning.families import JAVA_OPTIONS
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
-from raddle.planning.values import JAVA_OPTIONS
 from raddle_operator.injection.literals import VARIABLES, Literals, literals, of_policy, overridden
 from raddle_operator.injection.plan_annotations import COUNTS
 from raddle_operator.objects.pods import Container

@@ -17,6 +17,7 @@ from raddle.planning import templates, wire
 from raddle.planning.families import FAMILIES
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
+from raddle.planning.values import computed
 from raddle_operator.injection import shipped
 from raddle_operator.injection.decide import ContainerOutcome, Facts, Settings, decide_object
 from raddle_operator.injection.injected import strip_injected
@@ -243,13 +244,13 @@ def _judged(
     now: Threads,
     plan: Plan,
     policy: PolicyObject | None,
-    recorded: wire.Recorded | None,
+    recorded: wire.RecordedPlan | None,
     cluster: Cluster,
 ) -> ScannedContainer:
     """With the plan's count, the cause, and the fix."""
     used = (policy or _DEFAULT).policy
     planned = plan.intra_op if plan.intra_op is not None else plan.omp
-    if recorded is not None and recorded.tuned is not None:
+    if recorded is not None and recorded.tuning is not None:
         planned = now.number  # what a tuning has found is not decided again here
     if planned is not None and made.node_cpus is not None:
         planned = min(planned, made.node_cpus)
@@ -301,11 +302,11 @@ def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int
     """What a variable should be without Raddle's shim; None where it is not to be set."""
     of_preset = runtime.preset.variables if runtime.preset is not None else {}
     if name in of_preset:
-        result = templates.value(of_preset[name])(plan, policy)
+        result = computed(templates.value(of_preset[name]), plan, policy)
     elif name in COUNTS:
         result = getattr(plan, COUNTS[name][1])
     elif name in _VALUES:
-        result = _VALUES[name](plan, policy)
+        result = computed(_VALUES[name], plan, policy)
     else:
         result = planned  # another name of the preset's own
     return None if result is None else str(result)
@@ -377,7 +378,7 @@ def _outcome(
     return next((one for one in decision.containers if one.name == container.name), None)
 
 
-def _recorded(pod: Pod, container: Container) -> wire.Recorded | None:
+def _recorded(pod: Pod, container: Container) -> wire.RecordedPlan | None:
     text = pod.annotations.get(env.PLAN_PREFIX + container.name)
     if text is None:
         return None

@@ -10,19 +10,18 @@ A policy's own `variables` are literals too.
 from __future__ import annotations
 
 from enum import Enum, unique
-from typing import TYPE_CHECKING, NamedTuple, Tuple
+from typing import NamedTuple, Tuple
 
 from raddle import env
-from raddle.planning import templates, values
 
-if TYPE_CHECKING:
-    # The policy's table is made from this one.
-    from raddle.planning.planner import Plan
-    from raddle.planning.policy import Policy
-
-
-def _absent(_plan: Plan, _policy: Policy) -> None:
-    """No value of its own."""
+# libuv's own default. Blocking calls (files, DNS) wait in the same pool, so a policy only ever makes it larger.
+LIBUV_THREADS = 4
+# Milliseconds that LLVM's and Intel's OpenMP spin after a region; their own 200 are two periods of a CPU limit.
+BLOCKTIME_MS = 1
+# More makes numexpr complain and use one thread: its NUMEXPR_MAX_THREADS, a hard cap that is never set here.
+NUMEXPR_MOST = 64
+JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"
+JAVA_CPUS = "-XX:ActiveProcessorCount="
 
 
 @unique
@@ -35,7 +34,7 @@ class ValueSource(Enum):
 
 
 class Variable(NamedTuple):
-    """One variable. `rule` says its value in words; `value` computes it, None for a reference and for "not now".
+    """One variable. `rule` says its value in words; `value` names the function of `values` that computes it.
 
     `over_omp`: it beats OMP_NUM_THREADS, and with it what an entrypoint, torchrun or joblib chose there; so it is set
     only where its value differs, and not where the pod spec sets any OMP_* itself.
@@ -44,7 +43,7 @@ class Variable(NamedTuple):
     name: str
     rule: str
     source: ValueSource = ValueSource.LITERAL
-    value: values.Value = _absent
+    value: str = ""
     over_omp: bool = False
 
 
@@ -71,13 +70,13 @@ _OMP = (
     ),
     Variable(
         name="OMP_WAIT_POLICY",
-        value=values.wait_policy,
+        value="wait_policy",
         rule="`PASSIVE` with `spinning: Never`, `ACTIVE` with `Always`; else not set",
     ),
     Variable(
         name="KMP_BLOCKTIME",
-        value=values.blocktime_ms,
-        rule=f"{values.BLOCKTIME_MS} ms; 0 with `spinning: Never`; not set with `Always`",
+        value="blocktime_ms",
+        rule=f"{BLOCKTIME_MS} ms; 0 with `spinning: Never`; not set with `Always`",
     ),
 )
 
@@ -127,7 +126,7 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name="MKL_NUM_THREADS",
-                value=values.mkl,
+                value="mkl",
                 over_omp=True,
                 rule="as OpenBLAS's; beside torch never below `OMP_NUM_THREADS`, since it is torch's count too",
             ),
@@ -138,19 +137,19 @@ FAMILIES: Tuple[Family, ...] = (
         name="blis",
         readers="BLIS",
         worth="a process uses BLIS and ONNX Runtime or torch under a limit; else BLIS follows `OMP_NUM_THREADS`",
-        variables=(Variable(name="BLIS_NUM_THREADS", value=values.blas, over_omp=True, rule="as OpenBLAS's"),),
+        variables=(Variable(name="BLIS_NUM_THREADS", value="blas", over_omp=True, rule="as OpenBLAS's"),),
     ),
     Family(
         name="numexpr",
         readers="numexpr",
         worth="`openmp` and `torch` are not chosen, since it follows `OMP_NUM_THREADS` by itself; or for more than"
-        f" {values.NUMEXPR_MOST} threads",
+        f" {NUMEXPR_MOST} threads",
         variables=(
             Variable(
                 name="NUMEXPR_NUM_THREADS",
-                value=values.numexpr,
+                value="numexpr",
                 over_omp=True,
-                rule=f"{_INTRA}, at most {values.NUMEXPR_MOST}: numexpr uses one thread when asked for more",
+                rule=f"{_INTRA}, at most {NUMEXPR_MOST}: numexpr uses one thread when asked for more",
             ),
         ),
     ),
@@ -158,19 +157,19 @@ FAMILIES: Tuple[Family, ...] = (
         name="rayon",
         readers="Rust programs with rayon (tokenizers, polars)",
         worth="there is no CPU limit, or several workers share one; else Rust reads the limit itself, rounded down",
-        variables=(Variable(name="RAYON_NUM_THREADS", value=values.compute, rule=_INTRA),),
+        variables=(Variable(name="RAYON_NUM_THREADS", value="compute", rule=_INTRA),),
     ),
     Family(
         name="tokio",
         readers="Rust programs with tokio's multi-thread runtime",
         worth="as for rayon; under a limit of one CPU, one thread is right for a server that mostly waits",
-        variables=(Variable(name="TOKIO_WORKER_THREADS", value=values.processors, rule=_CPUS),),
+        variables=(Variable(name="TOKIO_WORKER_THREADS", value="processors", rule=_CPUS),),
     ),
     Family(
         name="go",
         readers="Go programs",
         worth="Go is older than 1.25, or the limit is below two CPUs (newer Go never goes below 2), or there is none",
-        variables=(Variable(name="GOMAXPROCS", value=values.processors, rule=_CPUS),),
+        variables=(Variable(name="GOMAXPROCS", value="processors", rule=_CPUS),),
     ),
     Family(
         name="jvm",
@@ -178,10 +177,10 @@ FAMILIES: Tuple[Family, ...] = (
         worth="there is no CPU limit, or several Java processes share one; else the JVM reads the limit itself",
         variables=(
             Variable(
-                name=values.JAVA_OPTIONS,
+                name=JAVA_OPTIONS,
                 source=ValueSource.EXTENDS,
-                value=values.java_processors,
-                rule=f"`{values.JAVA_CPUS}n` is added, n: {_CPUS}",
+                value="java_processors",
+                rule=f"`{JAVA_CPUS}n` is added, n: {_CPUS}",
             ),
         ),
     ),
@@ -192,8 +191,8 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name="UV_THREADPOOL_SIZE",
-                value=values.libuv,
-                rule=f"{_CPUS}, or `concurrentRuns`; never below libuv's own {values.LIBUV_THREADS}",
+                value="libuv",
+                rule=f"{_CPUS}, or `concurrentRuns`; never below libuv's own {LIBUV_THREADS}",
             ),
         ),
     ),
@@ -205,7 +204,7 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name="LOKY_MAX_CPU_COUNT",
-                value=values.joblib,
+                value="joblib",
                 rule=f"{_CPUS}, and by the threads of each of its processes",
             ),
         ),
@@ -215,39 +214,39 @@ FAMILIES: Tuple[Family, ...] = (
         readers="Python's `os.cpu_count()`, so the sizes of its process and thread pools: by itself from 3.13 on,"
         " before by the shim",
         worth="the application sizes pools by `os.cpu_count()`, which returns the node's CPUs",
-        variables=(Variable(name="PYTHON_CPU_COUNT", value=values.processors, rule=_CPUS),),
+        variables=(Variable(name="PYTHON_CPU_COUNT", value="processors", rule=_CPUS),),
     ),
     Family(
         name="jax",
         readers="JAX, XLA on CPUs",
         worth="the image runs JAX on CPUs, which counts the node's CPUs",
-        variables=(Variable(name="NPROC", value=values.processors, rule=_CPUS),),
+        variables=(Variable(name="NPROC", value="processors", rule=_CPUS),),
     ),
     Family(
         name="numba",
         readers="numba's parallel loops, which librosa, shap and umap use",
         worth="the application runs numba in parallel: it counts the node's CPUs",
-        variables=(Variable(name="NUMBA_NUM_THREADS", value=values.compute, rule=_INTRA),),
+        variables=(Variable(name="NUMBA_NUM_THREADS", value="compute", rule=_INTRA),),
     ),
     Family(
         name="polars",
         readers="polars",
         worth="as for rayon, if polars needs its own thread count",
-        variables=(Variable(name="POLARS_MAX_THREADS", value=values.compute, rule=_INTRA),),
+        variables=(Variable(name="POLARS_MAX_THREADS", value="compute", rule=_INTRA),),
     ),
     Family(
         name="inductor",
         readers="torch.compile, for the processes that compile",
         worth="the application runs torch.compile: it starts one process for each of the node's CPUs, up to 32",
-        variables=(Variable(name="TORCHINDUCTOR_COMPILE_THREADS", value=values.processors, rule=_CPUS),),
+        variables=(Variable(name="TORCHINDUCTOR_COMPILE_THREADS", value="processors", rule=_CPUS),),
     ),
     Family(
         name="tensorflow",
         readers="TensorFlow",
         worth="the image runs TensorFlow, which counts the node's CPUs",
         variables=(
-            Variable(name="TF_NUM_INTRAOP_THREADS", value=values.compute, rule=_INTRA),
-            Variable(name="TF_NUM_INTEROP_THREADS", value=values.inter_op, rule="as `interOp`"),
+            Variable(name="TF_NUM_INTRAOP_THREADS", value="compute", rule=_INTRA),
+            Variable(name="TF_NUM_INTEROP_THREADS", value="inter_op", rule="as `interOp`"),
         ),
     ),
 )
@@ -257,10 +256,3 @@ NAMES = tuple(family.name for family in FAMILIES)
 DEFAULT = tuple(family.name for family in FAMILIES if family.worth == "default")
 NAMED = tuple(name for name in NAMES if name not in DEFAULT)
 VARIABLES = frozenset(variable.name for family in FAMILIES for variable in family.variables)
-
-
-def own(policy: Policy) -> Tuple[Variable, ...]:
-    """The variables that the policy defines itself."""
-    return tuple(
-        Variable(name=name, rule=template, value=templates.value(template)) for name, template in policy.variables
-    )

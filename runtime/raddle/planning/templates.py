@@ -9,23 +9,21 @@ from __future__ import annotations
 import re
 from typing import Dict, NamedTuple, Tuple
 
-from raddle.planning import values
-
 
 class Placeholder(NamedTuple):
-    """What stands for a number of the plan."""
+    """What stands for a number of the plan; `value` names the function of `values` that computes it."""
 
     meaning: str
-    value: values.Value
+    value: str
 
 
 PLACEHOLDERS: Dict[str, Placeholder] = {
-    "{threads}": Placeholder("threads of one compute pool, as `intraOp`", values.compute),
-    "{cpus}": Placeholder("the container's CPUs divided by its workers", values.processors),
-    "{workers}": Placeholder("processes that share the container's CPUs", values.workers),
-    "{interOp}": Placeholder("threads that run operators side by side, as `interOp`", values.inter_op),
-    "{openmp}": Placeholder("as `OMP_NUM_THREADS`", values.openmp),
-    "{spinning}": Placeholder("1 where idle threads may spin, else 0", values.spins),
+    "{threads}": Placeholder("threads of one compute pool, as `intraOp`", "compute"),
+    "{cpus}": Placeholder("the container's CPUs divided by its workers", "processors"),
+    "{workers}": Placeholder("processes that share the container's CPUs", "workers"),
+    "{interOp}": Placeholder("threads that run operators side by side, as `interOp`", "inter_op"),
+    "{openmp}": Placeholder("as `OMP_NUM_THREADS`", "openmp"),
+    "{spinning}": Placeholder("1 where idle threads may spin, else 0", "spins"),
 }
 # With a known server's own, the plan's annotation has room for them (raddle.env.RESERVED_PLAN).
 MAX_VARIABLES = 8
@@ -60,10 +58,10 @@ def is_value(text: str) -> bool:
     return re.fullmatch(VALUE, text) is not None
 
 
-def value(template: str) -> values.Value:
-    """What computes the variable's value from a plan."""
+def value(template: str) -> str:
+    """What computes the variable's value from a plan: the name of a function of `values`, or the whole number."""
     placeholder = PLACEHOLDERS.get(template)
-    return (lambda _plan, _policy: template) if placeholder is None else placeholder.value
+    return template if placeholder is None else placeholder.value
 
 
 def listed() -> Tuple[str, str]:

@@ -1,29 +1,16 @@
 """What a plan comes to in one environment variable: pure functions of a plan and its policy.
 
-`families` and `templates` name them. None: the variable is not set now.
+The rows of `families` and `templates` name them. None: the variable is not set now.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Union
+from typing import Callable, Dict, Union
 
 from raddle import env
-
-if TYPE_CHECKING:
-    # The policy's table is made from the variables that use these.
-    from raddle.planning.planner import Plan
-    from raddle.planning.policy import Policy
-
-# libuv's own default. Blocking calls (files, DNS) wait in the same pool, so a policy only ever makes it larger.
-LIBUV_THREADS = 4
-# Milliseconds that LLVM's and Intel's OpenMP spin after a region; their own 200 are two periods of a CPU limit.
-BLOCKTIME_MS = 1
-# More makes numexpr complain and use one thread: its NUMEXPR_MAX_THREADS, a hard cap that is never set here.
-NUMEXPR_MOST = 64
-JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"
-JAVA_CPUS = "-XX:ActiveProcessorCount="
-
-Value = Callable[["Plan", "Policy"], Union[int, str, None]]
+from raddle.planning.families import BLOCKTIME_MS, JAVA_CPUS, LIBUV_THREADS, NUMEXPR_MOST
+from raddle.planning.planner import Plan
+from raddle.planning.policy import Policy
 
 
 def processors(plan: Plan, policy: Policy) -> int | None:
@@ -113,3 +100,28 @@ def java_processors(plan: Plan, policy: Policy) -> str | None:
     """Java's option with the CPUs of one process."""
     count = processors(plan, policy)
     return None if count is None else f"{JAVA_CPUS}{count}"
+
+
+_Function = Callable[[Plan, Policy], Union[int, str, None]]
+_FUNCTIONS: Dict[str, _Function] = {
+    "blas": blas,
+    "blocktime_ms": blocktime_ms,
+    "compute": compute,
+    "inter_op": inter_op,
+    "java_processors": java_processors,
+    "joblib": joblib,
+    "libuv": libuv,
+    "mkl": mkl,
+    "numexpr": numexpr,
+    "openmp": openmp,
+    "processors": processors,
+    "spins": spins,
+    "wait_policy": wait_policy,
+    "workers": workers,
+}
+
+
+def computed(value: str, plan: Plan, policy: Policy) -> int | str | None:
+    """The value that a row names: of a function of this module, or the whole number itself."""
+    function = _FUNCTIONS.get(value)
+    return value if function is None else function(plan, policy)

@@ -51,7 +51,7 @@ class WireError(ValueError):
     """An annotation that can't be read; the message names the part."""
 
 
-class Tuned(NamedTuple):
+class TuningTarget(NamedTuple):
     """What a tuning's result is looked up by at binding, and the one that the plan was made with.
 
     image      the container's, as the pod names it
@@ -68,10 +68,10 @@ class Tuned(NamedTuple):
     door: bool = False
 
 
-class Recorded(NamedTuple):
+class RecordedPlan(NamedTuple):
     """What a plan annotation says: the inputs to plan again, and the node it was made for (None: safe values).
 
-    `tuned` is None where the policy names no tuning. `policy` is the policy's own, without a tuning's result.
+    `tuning` is None where the policy names none. `policy` is the policy's own, without a tuning's result.
     """
 
     budget: Budget
@@ -80,7 +80,7 @@ class Recorded(NamedTuple):
     governed_by: str
     values: Mapping[str, Any]
     because: Mapping[str, str]
-    tuned: Optional[Tuned] = None
+    tuning: Optional[TuningTarget] = None
 
 
 def settings_hash(policy: Policy, *, names_runtimes: bool = False) -> str:
@@ -277,12 +277,12 @@ def plan_text(
     policy: Policy,
     governed_by: str,
     node: Optional[str] = None,
-    tuned: Optional[Tuned] = None,
-    followed: Optional[Policy] = None,
+    tuning: Optional[TuningTarget] = None,
+    overlaid: Optional[Policy] = None,
 ) -> str:
     """The plan annotation: at most env.RESERVED_PLAN bytes (reasons are shortened, then left out, to fit).
 
-    `followed` is the policy with a tuning's result, by which the plan was made; None: it is the policy's own.
+    `overlaid` is the policy with a tuning's result, by which the plan was made; None: it is the policy's own.
     """
     known = {name: getattr(budget, name) for name, _ in _BUDGET_FIELDS}
     known = {name: value for name, value in known.items() if value != getattr(_NO_LIMIT, name)}
@@ -290,18 +290,18 @@ def plan_text(
     because = {name: text[: _MAX_TUNED if name == TUNED else _MAX_BECAUSE] for name, text in plan.because.items()}
     document = {
         "v": VERSION,
-        "set": values(plan, followed or policy),
+        "set": values(plan, overlaid or policy),
         "because": because,
         "node": node,
         "budget": known,
         "policy": _settings(policy),
         "by": governed_by,
     }
-    if tuned is not None:
+    if tuning is not None:
         # A name that is cut is nobody's: then no tuning fits.
-        named = {"image": tuned.image[:_MAX_PROGRAM], "workload": tuned.workload[:_MAX_PROGRAM]}
+        named = {"image": tuning.image[:_MAX_PROGRAM], "workload": tuning.workload[:_MAX_PROGRAM]}
         # The controller reads `by` where it is first.
-        document["tuned"] = {"by": tuned.by, **named, "first": tuned.first, "door": tuned.door}
+        document["tuned"] = {"by": tuning.by, **named, "first": tuning.first, "door": tuning.door}
     text = _dump(document)
     while len(text) > env.RESERVED_PLAN and (because or known["because"] or "tuned" in document):
         if because:
@@ -331,7 +331,7 @@ def is_dedicated_by(text: str, who: str) -> bool:
     return f'"dedicated":"{who}' in text
 
 
-def read_plan_text(text: str) -> Recorded:
+def read_plan_text(text: str) -> RecordedPlan:
     """What a plan annotation says. Raises WireError for anything that `plan_text` would not have written."""
     if len(text) > env.RESERVED_PLAN:
         raise WireError(f"plan annotation is {len(text)} bytes long, at most {env.RESERVED_PLAN} are allowed")
@@ -354,15 +354,15 @@ def read_plan_text(text: str) -> Recorded:
     except (PolicyError, TypeError) as error:
         raise WireError(f"plan annotation: policy: {error}") from None
     because = {str(name): str(reason) for name, reason in parts["because"].items()}
-    tuned = _read_tuned(document["tuned"]) if "tuned" in document else None
-    return Recorded(_read_budget(parts["budget"]), policy, node, by, parts["set"], because, tuned)
+    tuning = _read_tuning(document["tuned"]) if "tuned" in document else None
+    return RecordedPlan(_read_budget(parts["budget"]), policy, node, by, parts["set"], because, tuning)
 
 
-def _read_tuned(part: Any) -> Tuned:
-    kinds: Dict[str, type] = {**dict.fromkeys(Tuned._fields, str), "first": bool, "door": bool}
+def _read_tuning(part: Any) -> TuningTarget:
+    kinds: Dict[str, type] = {**dict.fromkeys(TuningTarget._fields, str), "first": bool, "door": bool}
     if not isinstance(part, dict) or not all(isinstance(part.get(name), kind) for name, kind in kinds.items()):
         raise WireError("plan annotation: tuned must be an object of texts, first and door true or false")
-    return Tuned(**{name: part[name] for name in Tuned._fields})
+    return TuningTarget(**{name: part[name] for name in TuningTarget._fields})
 
 
 def _read_budget(part: Mapping[str, Any]) -> Budget:

@@ -26,6 +26,7 @@ OLD: dict[str, int] = {"opset": 12, "ir_version": 6}
 PROBE = Path(__file__).with_name("shim_probe.py")
 # For programs: a signal handler of the application's is brought in at the line of that number below the folder, by a
 # trace function, which is called as a handler is. Until then `left[0]` is above 0; sys.settrace(None) ends it.
+# `at_each_line` does so at one line after the other of an action; `lost` are those whose exception did not arrive.
 AT_LINE = """
 import sys
 def at_line(number, folder, handler):
@@ -44,6 +45,21 @@ def at_line(number, folder, handler):
 
 def limit():
     raise TimeoutError("the limit")
+
+def at_each_line(folder, action):
+    lost, number = [], 0
+    while True:
+        number += 1
+        left = at_line(number, folder, limit)
+        try:
+            action(number)
+        except TimeoutError:
+            continue
+        finally:
+            sys.settrace(None)
+        if left[0] > 0:
+            return number, lost
+        lost.append(number)
 """
 THIRD_PARTY = (
     [

@@ -36,10 +36,10 @@ def main() -> None:
     # The first process of a container is not ended by a signal that it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     cpus = allowed("self")
-    answer, seen = session(sys.argv[1], RUNS)
+    answer, observed = session(sys.argv[1], RUNS)
     result = {
         "cpus": cpus,
-        **seen,
+        **observed,
         "quota_cpus": quota_cpus(),
         "load": load(answer) if os.environ.get("E2E_LOAD") != "0" else {},
     }

@@ -89,7 +89,7 @@ def _how(row: Mapping[str, Any]) -> str:
     return f"{row['way']}: {row['by']}" if "by" in row else str(row["way"])
 
 
-def _count(seen: Mapping[str, Any]) -> str:
-    processes = f" in {seen['processes']} processes" if seen["processes"] > 1 else ""
-    says = f" → {seen['says']}" if "says" in seen else ""
-    return f"{seen['threads']}{processes}{says}"
+def _count(observed: Mapping[str, Any]) -> str:
+    processes = f" in {observed['processes']} processes" if observed["processes"] > 1 else ""
+    says = f" → {observed['says']}" if "says" in observed else ""
+    return f"{observed['threads']}{processes}{says}"

@@ -14,7 +14,7 @@ from raddle.machine import sysfs
 from raddle_operator.cli.picture import layout, svg
 from raddle_operator.cli.top import nodepicture
 from raddle_operator.effective import compare
-from raddle_operator.effective.planned import Planned
+from raddle_operator.effective.planned import ContainerPlan
 from raddle_operator.objects.nodereport import Container, Level, NodeReport, Pool, Process, Session
 
 NODE: Final = "worker-7"
@@ -55,9 +55,9 @@ def _report(name: str, containers: tuple[Container, ...]) -> NodeReport:
     return compare.compared(report, plans, {}, machine())
 
 
-def _planned(container: Container) -> Planned:
+def _planned(container: Container) -> ContainerPlan:
     threads = int(container.limit_cpus or 0)
-    return Planned(
+    return ContainerPlan(
         threads=threads,
         counts={"onnxruntime": threads},
         limit_cpus=container.limit_cpus,

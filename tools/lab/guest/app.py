@@ -27,22 +27,22 @@ def main() -> None:
     """Look, and again for as long as somebody asks."""
     kept = []
     while True:
-        kept.append(look())
+        kept.append(sample())
         if sys.stdin.readline().strip() != "again":
             break
 
 
-def look() -> Any:
+def sample() -> Any:
     """One session, seen from inside; what answers is returned so that the session lives on."""
     # The libraries' own pages are not the session's.
     import numpy as np  # noqa: F401
     import onnxruntime as ort  # noqa: F401
 
     before = anonymous_pages()
-    answer, seen = session(sys.argv[1], RUNS)
+    answer, observed = session(sys.argv[1], RUNS)
     after = anonymous_pages()
     memory = {node: after[node] - before.get(node, 0) for node in after if after[node] > before.get(node, 0)}
-    print(json.dumps({**seen, "memory": memory, "kernel": kernel(), "raddle": raddle()}), flush=True)
+    print(json.dumps({**observed, "memory": memory, "kernel": kernel(), "raddle": raddle()}), flush=True)
     return answer
 
 

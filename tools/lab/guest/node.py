@@ -89,14 +89,14 @@ def run(container: Container, timeout_s: float) -> dict[str, Any]:
         finally:
             guard.cancel()
             process.kill()
-    said = errors.read_text(errors="replace")
+    output = errors.read_text(errors="replace")
     stat = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
     return {
         "id": container["id"],
         "looks": looks,
         "code": code,
-        "stderr": said[-STDERR_CHARACTERS:],
-        "affinity_errors": said.count("pthread_setaffinity_np failed"),
+        "stderr": output[-STDERR_CHARACTERS:],
+        "affinity_errors": output.count("pthread_setaffinity_np failed"),
         "throttled_periods": int(stat.get("nr_throttled", 0)),
     }
 

@@ -10,13 +10,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from raddle import delivery, env
+from raddle import delivery
 from raddle.cpus import cpuset
 from raddle.planning.capacity import Budget
 from raddle.planning.kinds import PolicyError
@@ -25,7 +25,6 @@ from raddle_operator.cli import offline
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.offline import default_policy, for_everything, of_container
 from raddle_operator.injection.budget import container_budget, pod_resources
-from raddle_operator.injection.door import CLOSED
 from raddle_operator.jobs.manifest import FOLDER, REQUEST_FOLDER
 from raddle_operator.local import allocators
 from raddle_operator.local.container import Container
@@ -33,7 +32,6 @@ from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
-from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
 from raddle_operator.results import summary
 from raddle_operator.results.candidate import Candidate
@@ -226,15 +224,11 @@ def _base(order: Order, there: Pod) -> Base:
     spec = {name: value for name, value in mapping(policy, "spec", "policy").items() if name != "tuning"}
     # The mounts are the pod's, so whether it has the shim is decided.
     mounted = {mount.get("mountPath") for mount in order.container.get("volumeMounts") or ()}
-    labels = {} if delivery.PRELOAD_FILE in mounted else {env.DOOR_LABEL: CLOSED}
     own = {name: value for name, value in order.container.items() if name not in ("volumeMounts", "volumeDevices")}
 
     def applied(changed: Mapping[str, Any]) -> Container:
         result = policy_from_object({**policy, "spec": dict(changed)})
-        container = of_container(own, for_everything(result), name, machine, labels)
-        # The label is not the pod's: it stands here for whatever the pod has no shim for.
-        notes = tuple(note for note in container.notes if not note.startswith(SkipReason.DOOR_CLOSED))
-        return replace(container, notes=notes)
+        return of_container(own, for_everything(result), name, machine, shim=delivery.PRELOAD_FILE in mounted)
 
     budget = _budget(own, policy_from_object({**policy, "spec": spec}).policy.reserve_cpus)
     whole_cpus = budget.whole_cpus if order.guaranteed else 0

@@ -16,7 +16,7 @@ from raddle.cpus.topology import Machine
 from raddle.planning import planner
 from raddle.planning.planner import Budget, Plan
 from raddle.planning.policy import Policy
-from raddle.planning.wire import Recorded
+from raddle.planning.wire import RecordedPlan
 from raddle_operator.cli.picture.model import SYMBOLS, Box, Cell, Marks, State, plural, printable
 
 # Cells of a pool whose CPUs are not known; more are only counted.
@@ -50,14 +50,14 @@ def allowed(machine: Machine, usable: int | None, quota_cpus: float | None) -> M
     return Marks(outside=outside, facts=(("may use", ", ".join(parts)),) if parts else ())
 
 
-def assumed(count: int) -> Recorded:
+def assumed(count: int) -> RecordedPlan:
     """The plan of a container with so many exclusive CPUs and a policy that leaves all to Raddle."""
     cpus = float(count)
     budget = Budget(quota_cpus=cpus, request_cpus=cpus, whole_cpus=count, because=f"limit of {count} CPUs")
-    return Recorded(budget, Policy(), None, "", {}, {})
+    return RecordedPlan(budget, Policy(), None, "", {}, {})
 
 
-def planned(machine: Machine, container: str, recorded: Recorded, exclusive: int | None = None) -> Marks:
+def planned(machine: Machine, container: str, recorded: RecordedPlan, exclusive: int | None = None) -> Marks:
     """The marks of a container's plan, on the CPUs `exclusive` if the kubelet gives it these for itself.
 
     Raises OverlayError where it would not, and for CPUs that are not online.
