@@ -16,7 +16,7 @@ from unavailable import UnavailableError
 pytest_plugins = ["support.rows"]
 
 # A shared, noisy machine must not fail a property for being slow.
-settings.register_profile("raddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("raddle", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("raddle"), max_examples=15)
 settings.load_profile("raddle")
 
@@ -125,8 +125,9 @@ def pytest_xdist_make_scheduler(config, log):
     @functools.cache
     def _shared_cluster(file):
         text = (config.rootpath / file).read_text()
-        if "api_server)" in text:
-            return "api_server"
+        for fixture in ("api_server", "only_installed"):
+            if re.search(rf"\b{fixture}[,)]", text):
+                return fixture
         return "cluster" if file.startswith("tests/integration/") and "Cluster(" not in text else ""
 
     return Files(config, log)
