@@ -86,16 +86,18 @@ def items(architecture: str) -> List[Dict[str, Any]]:
 def write(folder: str, architecture: Optional[str] = None) -> None:
     """Writes below `folder` the tree that a container sees below MOUNT_PATH, on this machine or one of `architecture`.
 
-    Raises OSError.
+    Each file whole or not at all: a library that is cut off kills the programs that load it. Raises OSError.
     """
     contents = _contents()
     for item in items(architecture or platform.machine()):
         path = os.path.join(folder, item["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
+        part = path + ".part"
+        with open(part, "wb") as file:
             file.write(contents[item["key"]])
         if "mode" in item:
-            os.chmod(path, item["mode"])
+            os.chmod(part, item["mode"])
+        os.replace(part, path)
 
 
 def content_hash() -> str:

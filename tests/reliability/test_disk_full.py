@@ -73,7 +73,7 @@ def problem(environment, tmp_path):
 
 @pytest.mark.failure(
     "disk-full",
-    "No space is left in the volume of the shim's files, which are cut off at twelve places.",
+    "No space is left in the volume of the shim's files after some of them, at twelve places.",
     "Every process of ONNX Runtime serves all its runs and ends with 0.",
 )
 def test_a_process_serves_all_its_runs_whatever_of_the_shim_finds_no_space(problem, tmp_path, figures):
@@ -82,7 +82,7 @@ def test_a_process_serves_all_its_runs_whatever_of_the_shim_finds_no_space(probl
     sizes = too_small(tmp_path / "whole")
     for size in sizes:
         with volume(tmp_path / "partly", size) as partly:
-            with pytest.raises(OSError, match="No space left"):  # which leaves one file cut off
+            with pytest.raises(OSError, match="No space left"):
                 delivery.write(str(partly))
             problems[f"{size} bytes of shim"] = problem({shim: partly})
     failed = {what: text for what, text in problems.items() if text}
