@@ -9,8 +9,8 @@ PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 PYTEST := $(if $(COVERAGE),tools/scripts/coverage,$(PYTHON) -m pytest)
 # Where the matrix looks for what is proven: in each release of a runtime, on each version of Kubernetes.
 KUBERNETES := 1.32.2 1.34.4 1.36.3
-MATRIX := tests/runtimes tests/native tests/chart/test_install.py tests/chart/test_lifecycle.py \
-    tests/integration/test_injection.py tests/integration/test_runtime.py
+MATRIX := tests/runtimes tests/native tests/headlamp tests/raddle/test_shim.py tests/cluster/test_cluster.py \
+    tests/chart/test_install.py tests/chart/test_lifecycle.py tests/integration/test_injection.py tests/integration/test_runtime.py
 # Programs in Go, API servers and kubectl among them, collect garbage less often, for more memory.
 unit test test-changed matrix: export GOGC := 400
 # OpenBLAS's threads sleep at once: by default they spin for tens of milliseconds in each process that imports numpy.

@@ -16,7 +16,7 @@ from unavailable import UnavailableError
 pytest_plugins = ["support.rows"]
 
 # A shared, noisy machine must not fail a property for being slow.
-settings.register_profile("raddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("raddle", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("raddle"), max_examples=15)
 settings.load_profile("raddle")
 
@@ -35,30 +35,35 @@ def pytest_configure(config):
     if config.getoption("--unit"):
         config.option.markexpr += "".join(f" and not {mark}" for mark in NOT_UNIT_MARKS)
         settings.load_profile("quick")
-        if _is_good_for_temporary_files(MEMORY):
-            # Trees of thousands of files: on a disk they take 20 times as long.
-            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+    # Trees of thousands of files: on a disk they take 20 times as long. Virtual machines' disks are larger than memory.
+    if "not e2e" in config.option.markexpr and _is_good_for_temporary_files(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 
 def _is_good_for_temporary_files(folder):
     if not os.access(folder, os.W_OK):
         return False
     facts = os.statvfs(folder)
-    return not facts.f_flag & os.ST_NOEXEC and facts.f_bavail * facts.f_frsize > 1 << 30
+    return not facts.f_flag & os.ST_NOEXEC and facts.f_bavail * facts.f_frsize > 4 << 30
 
 
 def pytest_ignore_collect(collection_path, config):
-    # By its text: to import a module and all that it imports, for nothing, costs more than most tests.
-    if not config.getoption("--unit"):
-        return None
     folder, *below = collection_path.relative_to(config.rootpath / "tests").parts or (".",)
-    if folder in NOT_UNIT_FOLDERS:
+    if config.getoption("--unit") and folder in NOT_UNIT_FOLDERS:
         return True
-    marked = rf"^pytestmark = [^=]*\bmark\.({'|'.join(NOT_UNIT_MARKS)})\b"
-    left_out = (
-        below and collection_path.suffix == ".py" and re.search(marked, collection_path.read_text(), re.MULTILINE)
-    )
-    return True if left_out else None
+    refused = _refused_marks(config.option.markexpr)
+    if not (refused and below and collection_path.suffix == ".py"):
+        return None
+    # By its text: to import a module and all that it imports, for nothing, costs more than most tests.
+    marked = rf"^pytestmark = [^=]*\bmark\.({'|'.join(refused)})\b"
+    return True if re.search(marked, collection_path.read_text(), re.MULTILINE) else None
+
+
+@functools.cache
+def _refused_marks(expression):
+    """The marks of "not slow and not lab"; none of an expression of another form."""
+    of_that_form = re.fullmatch(r"not \w+( and not \w+)*", expression)
+    return re.findall(r"not (\w+)", expression) if of_that_form else []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -125,8 +130,9 @@ def pytest_xdist_make_scheduler(config, log):
     @functools.cache
     def _shared_cluster(file):
         text = (config.rootpath / file).read_text()
-        if "api_server)" in text:
-            return "api_server"
+        for fixture in ("api_server", "only_installed"):
+            if re.search(rf"\b{fixture}[,)]", text):
+                return fixture
         return "cluster" if file.startswith("tests/integration/") and "Cluster(" not in text else ""
 
     return Files(config, log)

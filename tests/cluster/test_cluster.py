@@ -81,7 +81,9 @@ def child():
             process.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.matrix), signal.SIGTERM, signal.SIGKILL]
+)
 def test_nothing_outlives_an_owner_that_gets(number, child):
     process, directory = child
     pids = processes_in(directory)

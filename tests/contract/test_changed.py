@@ -1,11 +1,16 @@
 """Which tests `make test-changed` chooses."""
 
+import functools
+
 import pytest
 
 import changed
 
-FILES = changed.modules()
-EDGES = changed.graph(FILES)
+
+@functools.cache
+def graph():
+    files = changed.modules()
+    return files, changed.graph(files)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +28,7 @@ EDGES = changed.graph(FILES)
 )
 def test_a_change_chooses_the_tests_that_reach_it_and_no_others(path, chosen, not_chosen):
     assert (changed.ROOT / path).exists()
-    found = changed.chosen([path], FILES, EDGES)
+    found = changed.chosen([path], *graph())
     assert chosen in found
     assert not_chosen not in found
 
@@ -34,5 +39,5 @@ def test_every_folder_that_the_table_names_exists():
 
 
 def test_a_file_below_a_chosen_folder_is_not_named_again():
-    found = changed.chosen(["runtime/native/door.c", "tests/native/test_door.py"], FILES, EDGES)
+    found = changed.chosen(["runtime/native/door.c", "tests/native/test_door.py"], *graph())
     assert [test for test in found if test.startswith("tests/native")] == ["tests/native"]

@@ -51,6 +51,17 @@ def raddle(cluster):
         yield running
 
 
+@pytest.fixture(scope="session")
+def only_installed():
+    """Raddle's objects on a control plane of their own and none of its processes: tests start agents and commands."""
+    from cluster import Cluster
+    from cluster.local_raddle import LocalRaddle
+
+    values = {"agent": {"watch": "Processes"}}
+    with Cluster(scheduler=False, name="only-installed") as own, LocalRaddle(own, start=(), values=values) as installed:
+        yield installed
+
+
 @pytest.fixture
 def new_space(raddle):
     """new_space(): a new namespace, opted in (`enabled`)."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import machines
-from cluster import ApiError, Cluster
+from cluster import ApiError
 from cluster.waiting import wait
 from raddle.machine.sysfs import read_machine
 from raddle_operator.agent.client import AgentClient, from_kubeconfig
@@ -28,7 +28,6 @@ from raddle_operator.objects.nodetopology import from_object
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
-CRD = ROOT / "crds" / "nodecputopologies.yaml"
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 NODE = "worker"
 WAIT_S = 60
@@ -36,11 +35,8 @@ STOCK = 128
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster(scheduler=False, controller_manager=True, name="agent") as cluster:
-        cluster.kubectl("apply", "--server-side", "-f", str(CRD))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRD))
-        yield cluster
+def cluster(only_installed):
+    return only_installed.cluster
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import time
 import pytest
 from support import real_kubelet
 
-from cluster import Cluster
-from cluster.local_raddle import LocalRaddle
 from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
 
@@ -23,24 +21,18 @@ STATIC = {
 }
 
 
-@pytest.fixture(scope="module")
-def raddle():
-    with Cluster(scheduler=False, name="kubelet") as cluster, LocalRaddle(cluster, start=()) as running:
-        yield running
-
-
 @pytest.fixture
-def kubelet(raddle, tmp_path):
+def kubelet(only_installed, tmp_path):
     with real_kubelet.runtime(tmp_path / "cri.sock") as endpoint:
-        made = real_kubelet.Kubelet(raddle.cluster, tmp_path, endpoint, f"real-{time.monotonic_ns()}")
+        made = real_kubelet.Kubelet(only_installed.cluster, tmp_path, endpoint, f"real-{time.monotonic_ns()}")
         yield made
         made.stop()
         print(made.log())
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a static CPU manager needs a CPU beside the reserved one")
-def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
-    space = TestNamespace(raddle, "default")
+def test_what_a_real_kubelet_says_is_published_and_followed(only_installed, kubelet):
+    space = TestNamespace(only_installed, "default")
     kubelet.start(**STATIC)
     nodes = f"/api/v1/nodes/{kubelet.node}"
     wait(
@@ -49,7 +41,7 @@ def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
     )
     options = ["--node-ip", "127.0.0.1", "--kubelet-port", str(kubelet.port), "--kubelet-insecure-tls"]
     options += ["--kubelet-interval-s", "0.5", "--reread-s", "0.5"]
-    agent = raddle.start_agent(kubelet.node, options=options)
+    agent = only_installed.start_agent(kubelet.node, options=options)
 
     def said(check):
         def look():

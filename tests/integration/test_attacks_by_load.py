@@ -55,7 +55,7 @@ def test_a_crowd_of_10000_policies_holds_no_other_tenant_up(figures):
 
 
 def test_a_crowd_of_policies_holds_no_other_tenant_up(space, hostile):
-    crowd(space, hostile, 200, {})
+    crowd(space, hostile, 120, {})
 
 
 def crowd(ours, hostile, policies, figures):

@@ -19,8 +19,6 @@ from click.testing import CliRunner
 from support.rights import grant, rule, user
 from support.runtimes import door_lab
 
-from cluster import Cluster
-from cluster.local_raddle import LocalRaddle
 from raddle import delivery
 from raddle.planning.policy import WITHOUT_SHIM
 from raddle_operator import certificates, cli
@@ -109,18 +107,17 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    node = Node(tmp_path_factory.mktemp("kubelet"))
-    with Cluster(scheduler=False, name="live") as made, LocalRaddle(made, start=()):
-        made.client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta("default")})
-        made.client.apply(yaml.safe_load(POLICY))
-        made.client.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}})
-        status = {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": node.port}},
-        }
-        made.client.merge("/api/v1/nodes/here/status", {"status": status})
-        yield made
+def cluster(only_installed, tmp_path_factory):
+    node, cluster = Node(tmp_path_factory.mktemp("kubelet")), only_installed.cluster
+    cluster.client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta("default")})
+    cluster.client.apply(yaml.safe_load(POLICY))
+    cluster.client.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}})
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": node.port}},
+    }
+    cluster.client.merge("/api/v1/nodes/here/status", {"status": status})
+    yield cluster
     node.stop()
 
 

@@ -7,10 +7,9 @@ import urllib.request
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support.nodes import unregister
 
-from cluster import Cluster
 from cluster.components import free_port
-from cluster.local_raddle import LocalRaddle
 from cluster.waiting import wait
 from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
@@ -19,7 +18,7 @@ from raddle_operator.objects import nodereport
 
 pytestmark = pytest.mark.cluster
 
-NODE = "worker"
+NODE = "watched"
 BOX = "9a8b" * 16
 PODS = "/api/v1/namespaces/models/pods"
 PROGRAM = """
@@ -39,17 +38,13 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def cluster():
-    with Cluster(scheduler=False, name="watch") as cluster:
-        cluster.client.post("/api/v1/namespaces", {"metadata": {"name": "models"}})
-        yield cluster
-
-
-@pytest.fixture
-def raddle(cluster):
-    with LocalRaddle(cluster, start=(), values={"agent": {"watch": "Processes"}}) as raddle:
-        raddle.register_machine(NODE, "/", publish=False)
-        yield raddle
+def cluster(only_installed):
+    cluster = only_installed.cluster
+    cluster.client.post("/api/v1/namespaces", {"metadata": {"name": "models"}})
+    node = only_installed.register_machine(NODE, "/", publish=False)
+    yield cluster
+    cluster.client.delete(f"{PODS}/not-mine")
+    unregister(cluster, node)
 
 
 @pytest.fixture
@@ -96,7 +91,7 @@ def pods_of(port):
     return None if found is None else [one.pod for one in found.containers]
 
 
-def test_the_report_follows_the_nodes_pods_and_tells_of_their_real_threads(cluster, raddle, process, tmp_path):
+def test_the_report_follows_the_nodes_pods_and_tells_of_their_real_threads(cluster, only_installed, process, tmp_path):
     uid = create(cluster, "mine", NODE)
     create(cluster, "not-mine", "other")
     run(cluster, "mine", BOX)
@@ -107,7 +102,7 @@ def test_the_report_follows_the_nodes_pods_and_tells_of_their_real_threads(clust
     (folder / "cpu.max").write_text("150000 100000\n")
     port = free_port()
     flags = ["--watch", "Processes", "--cgroups", str(tmp_path), "--watch-port", str(port), "--watch-interval", "1"]
-    agent = raddle.start_agent(NODE, options=flags)
+    agent = only_installed.start_agent(NODE, options=flags)
     agent.wait(lambda: pods_of(port) == ["mine"], "a report of the pod")
     (container,) = reported(port).containers
     assert (container.uid, container.limit_cpus, container.quota_cpus, container.planned_threads) == (uid, 2.0, 1.5, 2)

@@ -23,7 +23,10 @@ PLAN = "v=1;intra=2;spin=never"
 ALLOWED = {"raddle", "raddle.shim", "sitecustomize"}
 
 
-@pytest.fixture(params=pythons.VERSIONS)
+OLDEST, *BETWEEN, NEWEST = pythons.VERSIONS
+
+
+@pytest.fixture(params=[OLDEST, *(pytest.param(one, marks=pytest.mark.matrix) for one in BETWEEN), NEWEST])
 def interpreter(request):
     return pythons.interpreter(request.param)
 

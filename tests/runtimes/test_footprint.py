@@ -58,7 +58,13 @@ TELLING = {
 PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.32.0", "torch")
 
 
-@pytest.fixture(scope="module", params=PROGRAMS)
+def programs(*typical):
+    """All of them, of which `make test` tries these."""
+    marked = [pytest.param(one, marks=() if one in typical else pytest.mark.matrix) for one in PROGRAMS]
+    return pytest.mark.parametrize("look", marked, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def look(request, model, tmp_path_factory):
     """look(*before, **variables): what the probe tells of a process of this program that is started so, with them."""
     home, program = tmp_path_factory.mktemp("home"), request.param
@@ -104,6 +110,7 @@ def differences(before, after, where=""):
         yield where
 
 
+@programs("plain", "ort-1.32.0", "torch")
 def test_what_loading_the_shim_changes_in_a_process_is_wanted_and_the_environment_is_the_pods(look, without):
     found = only_wanted(without, look(*door_lab.prefix(), **{env.PLAN: PLAN}), delivery.MOUNT_PATH)
     environ = {one.split(".")[2] for one in found if one.startswith("os.environ.")}
@@ -120,6 +127,7 @@ def only_wanted(before, after, mount, *more):
     return found
 
 
+@programs("plain", "ort-1.32.0")
 def test_where_it_tells_the_agent_a_process_has_two_modules_and_a_callback_at_exit_more(look, without, mounted):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent:
         agent.bind(("127.0.0.1", 0))
@@ -128,6 +136,7 @@ def test_where_it_tells_the_agent_a_process_has_two_modules_and_a_callback_at_ex
     only_wanted(without, after, str(mounted), *TELLING.values())
 
 
+@programs("plain")
 def test_the_same_program_looks_the_same_when_it_is_started_again(look, without):
     assert set(differences(without, look())) == set()
 

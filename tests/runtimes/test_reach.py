@@ -23,7 +23,16 @@ PLAN = f"v=1;intra={SHIMS};env_intra={VARIABLES};inter=1;spin=never;mode=sequent
 POD = {env.PLAN: PLAN, env.ORT_INTRA: str(VARIABLES), env.ORT_INTER: "1"}
 # What the application sees.
 ALL = ("path", "environ", "package", "customized", "argv", "program", "site")
-every_row = pytest.mark.parametrize("row", reach.ROWS, ids=lambda row: row.name)
+# Of each group in the table rows of every way in which the shim comes, or does not; `make matrix` tries the others, too.
+TYPICAL = (
+    "own", "debian", "distroless", "venv", "pex", "pex-path", "pyinstaller", "embedded", "heroku", "-E", "-P", "PYTHONHOME",
+    "PYTHONPATH-own", "usercustomize", "bash-login", "other-user", "fork", "execve", "empty-environment", "env-i",
+    "2.7", "3.8", "3.15", "pypy",
+)  # fmt: skip
+every_row = pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=() if row.name in TYPICAL else pytest.mark.matrix, id=row.name) for row in reach.ROWS],
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with, as a share of the profile's: 100 in `make test`, 15 in `make unit`."""
+"""How many examples a property is tried with, as a share of the profile's: 50 in `make test`, 15 in `make unit`."""
 
 from hypothesis import settings
 

@@ -53,6 +53,14 @@ def workspace() -> Iterator[Path]:
         yield folder
 
 
+def once(folder: Path, name: str) -> contextlib.AbstractContextManager[Path | None]:
+    """As `made`, for what is done with these sources and packages and never has to be done again."""
+    sources = [file for part in ("src", "host") for file in sorted((folder / part).rglob("*")) if file.is_file()]
+    home = folder.parents[1]
+    settings = (folder / "package.json", folder / "tsconfig.json", home / FIXTURE.relative_to(ROOT))
+    return made(home / f"{name}-{_hash(*sources, *settings)}")
+
+
 def npm(folder: Path, *arguments: str) -> str:
     """What a program of the packages prints. Raises AssertionError with that where it fails."""
     command = ["npx", "--no-install", *arguments]

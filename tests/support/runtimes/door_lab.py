@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import platform
@@ -38,10 +39,6 @@ def prefix(folder: Path | None = None) -> tuple[str, ...]:
     return _entered(folder or tree())
 
 
-# They end with this process, which has the other end of what they read.
-_holders: list[subprocess.Popen[bytes]] = []
-
-
 @functools.cache
 def _entered(folder: Path) -> tuple[str, ...]:
     """The door's mounts are made once for a tree: a process holds their namespace to the end, and commands enter it.
@@ -54,7 +51,8 @@ def _entered(folder: Path) -> tuple[str, ...]:
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout
     assert holder.stdout.readline(), "the door's mounts failed"
-    _holders.append(holder)
+    # It reads to the end of its input.
+    atexit.register(holder.communicate)
     # A directory is left when a mount namespace is entered.
     enter = f'exec nsenter --mount=/proc/{holder.pid}/ns/mnt --wdns="$(pwd -P)" -- "$@"'
     return ("sh", "-c", enter, "sh")
