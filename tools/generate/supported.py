@@ -30,10 +30,10 @@ supported.json, which `make matrix` writes: edit neither. -->
 
 # Supported runtimes and Kubernetes versions
 
-Each cell was tested with the real runtime or the real API server, in the versions of its row: the threads, their CPUs and
-CPU time as the kernel reports them, and the runtime's own report. An empty cell was not tested, or the feature is not
-available. `make test` tests the oldest and the newest release of each runtime, `make matrix` all of them. The tests ran
-on {date}. For servers see [servers and libraries](servers.md).
+Each cell was tested with the real runtime or the real API server, in the versions of its row: the threads, their CPUs
+and CPU time as the kernel reports them, and the runtime's own report. An empty cell was not tested, or the feature is
+not available. `make test` tests the oldest and the newest release of each runtime, `make matrix` all of them. The tests
+ran on {date}. For servers see [servers and libraries](servers.md).
 
 ## Kubernetes
 

@@ -10,8 +10,8 @@ runtime/raddle/planning/families.py: edit those. -->
 
 # Runtime families
 
-A family is a group of runtimes that read the same variables. A policy's `runtimes` lists the families that get values; the
-default is {default}. The others affect more than inference, or are correct by default in most
+A family is a group of runtimes that read the same variables. A policy's `runtimes` lists the families that get values;
+the default is {default}. The others affect more than inference, or are correct by default in most
 containers, so a policy has to name them.
 
 | family | read by | name it if |

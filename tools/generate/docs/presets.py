@@ -11,12 +11,13 @@ operator/raddle_operator/presets/presets.yaml: edit that. -->
 
 # Presets
 
-A preset is a row of settings for a server that Raddle recognises, by its image (repository and name, in any registry) or
-by the program in the container's command. A container gets the values of the first row that matches. `raddle presets
-NAME` shows all of a row; `raddle plan` and `kubectl raddle explain` name the row of a container. [Servers](servers.md) has
-measurements; [add a server](../contributing/add-a-server.md) explains how to extend this table.
+A preset is a row of settings for a server that Raddle recognises, by its image (repository and name, in any registry)
+or by the program in the container's command. A container gets the values of the first row that matches. `raddle presets
+NAME` shows all of a row; `raddle plan` and `kubectl raddle explain` name the row of a container. [Servers](servers.md)
+has measurements; [add a server](../contributing/add-a-server.md) explains how to extend this table.
 
-- Values in the pod spec take precedence, as for [families](families.md), and a policy's own `variables` over those of a row.
+- Values in the pod spec take precedence, as for [families](families.md), and a policy's own `variables` over those of a
+  row.
 - The families of a row replace the default ones if the policy has no `runtimes`.
 - A variable is not set if a flag in the command takes precedence over it, or if the pod spec has an older name of it,
   such as LocalAI's `THREADS`. `raddle plan` says so.
@@ -42,11 +43,11 @@ spec:
 |---|---|
 """
 FOOTER = """
-A value is one placeholder or one whole number, and a name must be the name of a count: policies can't set paths, switches
-or permissions. Variables are set when the pod is created, from the values that are right on any node. Values in the pod
-spec are kept, unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap is always kept. For a
-number of processes, such as `WEB_CONCURRENCY: "{workers}"`, also set `budget.workersPerContainer`, so that the CPUs are
-divided among them.
+A value is one placeholder or one whole number, and a name must be the name of a count: policies can't set paths,
+switches or permissions. Variables are set when the pod is created, from the values that are right on any node. Values
+in the pod spec are kept, unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap is always
+kept. For a number of processes, such as `WEB_CONCURRENCY: "{workers}"`, also set `budget.workersPerContainer`, so that
+the CPUs are divided among them.
 """
 
 
