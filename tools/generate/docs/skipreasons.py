@@ -12,8 +12,8 @@ edit that, not this page. -->
 
 A skip reason says why a pod or container has no values, or only some. The webhook's log line, its audit annotation, the
 [metrics' labels](metrics.md), a policy's status, its events and `raddle explain` use the same reason for the same pod
-(`tests/raddle_operator/test_reasons.py`). There are two exceptions: CachesNotReady and NamespaceUnknown are temporary, and
-later the status and `raddle explain` report WebhookMissed instead.
+(`tests/raddle_operator/test_reasons.py`). There are two exceptions: CachesNotReady and NamespaceUnknown are temporary,
+and later the status and `raddle explain` report WebhookMissed instead.
 
 | reason | meaning | what to do |
 |---|---|---|
