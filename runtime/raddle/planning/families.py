@@ -200,8 +200,8 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="joblib",
         readers="joblib and loky, so scikit-learn's `n_jobs=-1`",
-        worth="the application runs `Parallel(n_jobs=-1)`: joblib's processes each take the `OMP_NUM_THREADS` that they"
-        " find, so this family makes that 1 unless the policy names `threads.intraOp`",
+        worth="the application runs `Parallel(n_jobs=-1)`: each of joblib's processes uses `OMP_NUM_THREADS` "
+        "threads, so this family sets it to 1 unless the policy names `threads.intraOp`",
         variables=(
             Variable(
                 name="LOKY_MAX_CPU_COUNT",
@@ -232,7 +232,7 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="polars",
         readers="polars",
-        worth="as for rayon, where polars is to have threads of its own number",
+        worth="as for rayon, if polars needs its own thread count",
         variables=(Variable(name="POLARS_MAX_THREADS", value=values.compute, rule=_INTRA),),
     ),
     Family(

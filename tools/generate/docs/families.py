@@ -24,7 +24,7 @@ VARIABLES = """
 """
 _COMES_FROM = {
     ValueSource.REFERENCE: "an annotation, so the node's value when the pod is bound",
-    ValueSource.LITERAL: "the pod spec: the safe value, right on any node",
+    ValueSource.LITERAL: "the pod spec: the safe value, valid on any node",
     ValueSource.EXTENDS: "the shim, in the process: an option more",
 }
 _OVER_OMP = "; only where it differs from `OMP_NUM_THREADS`, and where the pod spec sets no `OMP_*`"

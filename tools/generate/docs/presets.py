@@ -43,7 +43,7 @@ spec:
 """
 FOOTER = """
 A value is one placeholder or one whole number, and a name must be one of a count: policies can't set paths, switches
-or rights. They are written when the pod is created, from the values that are right on any node. What the pod spec
+or rights. They are written when the pod is created, from the values that are valid on any node. What the pod spec
 sets stays unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap always stays. A number
 of processes, such as `WEB_CONCURRENCY: "{workers}"`, needs `budget.workersPerContainer`, by which the CPUs are
 divided.
