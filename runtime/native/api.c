@@ -62,7 +62,7 @@ static bool leave_alone(const char *why)
         rd_put(&line, rd_runtime.version);
         rd_put_char(&line, ' ');
     }
-    rd_put(&line, "is left alone: ");
+    rd_put(&line, "is not configured: ");
     rd_put(&line, why);
     rd_mark(RD_MARK_RUNTIME, text);
     rd_announce(text);
@@ -108,7 +108,7 @@ static bool prepare(void)
         return leave_alone(problem);
     }
     if (rd_runtime.minor < OLDEST) {
-        return leave_alone("this shim knows version 1 from 1.14 on");
+        return leave_alone("this shim supports version 1 from 1.14 on");
     }
     rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING, RD_EXISTING_RESPECT) == RD_EXISTING_RESPECT;
     if (rd_runtime.respect) {
@@ -117,7 +117,7 @@ static bool prepare(void)
     rd_real = real_base->get_api((uint32_t)rd_runtime.minor);
     unsigned length = rd_real == NULL ? 0 : table_length(rd_real, rd_runtime.minor);
     if (length == 0) {
-        return leave_alone("its table of functions is not that of its version");
+        return leave_alone("its function table does not match its version");
     }
     for (unsigned i = 0; i < length; i++) {
         table[i] = seen_table[i] = rd_real[i];
@@ -237,7 +237,7 @@ __attribute__((visibility("default"))) const struct rd_api_base *OrtGetApiBase(v
         return base;
     }
     if (!is_ours(base)) {
-        rd_complain("a second onnxruntime in this process is left alone");
+        rd_complain("a second onnxruntime in this process is not configured");
         return base;
     }
     if (rd_is_javascript()) {

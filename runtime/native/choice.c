@@ -200,10 +200,10 @@ static void choose_spinning(struct rd_choice *choice)
                rd_plan_get(&rd_runtime.plan, RD_SPIN, -1) == RD_SPIN_BOUNDED) {
         /* Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU. */
         planned = RD_SPIN_NEVER;
-        choice->spin_because = "planned bounded, stopped: the session asks for a GPU";
+        choice->spin_because = "planned bounded, turned off: the session asks for a GPU";
     } else if (planned == RD_SPIN_BOUNDED && rd_runtime.minor < BOUNDED_SPIN_SINCE) {
         planned = RD_SPIN_NEVER;
-        choice->spin_because = "planned bounded, which onnxruntime can since 1.26";
+        choice->spin_because = "planned bounded, which onnxruntime supports since 1.26";
     }
     choice->spin = planned < 0 ? RD_SPIN_ALWAYS : planned;
     if (intra) {
@@ -253,7 +253,7 @@ static void choose_threads(struct rd_choice *choice)
         struct rd_out out = rd_out(text, sizeof text);
         choice->failed |= !rd_put_groups(&out, choice->pool, choice->intra - 1, &choice->facts.cpus);
         set_entry(choice, AFFINITY_KEY, text);
-        choice->affinity_because = "the code's is overridden";
+        choice->affinity_because = "the code's value is overridden";
     }
 }
 
@@ -295,7 +295,7 @@ static void use_global_pool(struct rd_choice *choice)
     choice->spin = choice->wanted.spin < 0 ? RD_SPIN_ALWAYS : choice->wanted.spin;
     if (choice->spin == RD_SPIN_BOUNDED) {
         choice->spin = RD_SPIN_NEVER;
-        choice->spin_because = "planned bounded, which a global pool can't";
+        choice->spin_because = "planned bounded, which a global pool does not support";
     }
     if (choose_mode(choice)) {
         set_option(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
@@ -375,7 +375,7 @@ bool rd_choice_make(struct rd_choice *choice, const void *options, const void *e
     choice->code = rd_options_of(options);
     choice->given = options;
     if ((choice->code.code & RD_CODE_UNKNOWN) != 0 && rd_runtime.respect) {
-        rd_complain("onnxruntime session is left alone: too many options objects to know what the code has set");
+        rd_complain("onnxruntime session is not configured: too many options objects to know what the code has set");
         return false;
     }
     rd_resolve_now(&choice->facts, &choice->wanted);

@@ -16,7 +16,7 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
         if (!wanted->exclusive) {
             *because = "the CPUs are not the exclusive ones that were planned";
         } else if (affinity == RD_AFF_CORE && rd_threads_pinned() > 0) {
-            *because = "another session's workers have a core each";
+            *because = "the workers of another session are pinned to these cores";
         } else {
             pool->placed = intra - 1;
             pool->group = rd_map(sizeof *pool->group * (size_t)intra);

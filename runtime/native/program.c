@@ -404,17 +404,17 @@ static void judge(struct process *one)
                    : !one->glibc ? "it is linked statically, so no loader reads /etc/ld.so.preload"
                                  : "libraddle.so is not in it";
     } else if (one->whose == EMPTY) {
-        one->why = "RADDLE_PLAN is empty, so it is left alone";
+        one->why = "RADDLE_PLAN is empty, so the shim does nothing";
     } else if (one->whose == NOBODYS) {
         one->why = "there is no RADDLE_PLAN in its environment";
     } else if (one->python && one->closed_by != 0) {
-        one->why = one->closed_by == 'S' ? "Python's option -S has it load no sitecustomize"
-                   : one->closed_by == 'E' ? "Python's option -E has it ignore the environment"
-                                         : "Python's option -I has it ignore the environment";
+        one->why = one->closed_by == 'S' ? "Python's option -S disables sitecustomize"
+                   : one->closed_by == 'E' ? "Python's option -E makes it ignore the environment"
+                                         : "Python's option -I makes it ignore the environment";
     } else if (one->late) {
-        one->why = "its Python is frozen, or was loaded by a program that is none";
+        one->why = "its Python is frozen, or embedded in another program";
     } else if (has_onnxruntime && !one->python) {
-        one->why = "no session of its onnxruntime came by the shim yet";
+        one->why = "the shim has not configured a session of its onnxruntime yet";
     } else {
         one->reached = true;
     }
@@ -638,7 +638,7 @@ static int list(bool json)
     struct rd_dir dir;
     struct totals totals = {0, 0, 0, 0, 0};
     if (one == NULL || reader == NULL || room == NULL) {
-        return fail("there is no memory");
+        return fail("out of memory");
     }
     struct rd_out out = rd_out(room, ROOM);
     rd_put(&out, json ? "{\"v\":1,\"raddle\":\"" RD_VERSION "\",\"processes\":["
@@ -665,7 +665,7 @@ static int list(bool json)
     }
     rd_dir_close(&dir);
     if (totals.processes == 0) {
-        return fail("/proc shows no other process, so nothing can be told");
+        return fail("/proc shows no other process");
     }
     if (json) {
         rd_put(&out, "],\"withRuntime\":");
@@ -679,7 +679,7 @@ static int list(bool json)
         put_closing(&out, &totals);
     }
     if (!taken || !flush(&out)) {
-        return fail("standard output takes nothing");
+        return fail("can't write to standard output");
     }
     return totals.reached == totals.with_runtime ? OK : NOT_REACHED;
 }
@@ -696,7 +696,7 @@ static const char help[] =
     "exit status:\n"
     "  0  every process with a runtime is reached\n"
     "  1  one is not\n"
-    "  2  wrong arguments, or nothing can be told\n";
+    "  2  wrong arguments, or no process can be inspected\n";
 
 static int command(int count, const char *const *words)
 {
@@ -712,7 +712,7 @@ static int command(int count, const char *const *words)
         }
         json = rd_same(form, "json");
         if (!json && !rd_same(form, "table")) {
-            return fail("wrong arguments; raddle --help says which there are");
+            return fail("wrong arguments; see raddle --help");
         }
     }
     return list(json);

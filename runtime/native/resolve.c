@@ -107,7 +107,7 @@ void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *fact
     if (oversubscribed || (room != 0 && runnable > room)) {
         found->spin = RD_SPIN_NEVER;
         struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
-        rd_put(&out, "planned bounded, stopped: ");
+        rd_put(&out, "planned bounded, turned off: ");
         rd_put(&out, reason);
     } else if (rd_plan_get(plan, RD_EXCL_ALWAYS, 0) != 0 && are_exclusive(plan, facts, rd_plan_get(plan, RD_STREAMS, 1))) {
         found->spin = RD_SPIN_ALWAYS;

@@ -16,13 +16,13 @@ def test_every_field_has_a_row_of_five_cells():
     "row",
     [
         "| `podSelector` | object | required |  | The pods",
-        "| `threads.intraOp` | integer |  | 1 to 1024 | Threads that work",
-        "| `threads.minIntraOp` | integer | `1` | 1 to 1024 | The least",
+        "| `threads.intraOp` | integer |  | 1 to 1024 | Threads that execute",
+        "| `threads.minIntraOp` | integer | `1` | 1 to 1024 | Lower bound",
         "| `objective` | string | `Latency` | `Latency`, `Throughput` | Optimization goal",
         "| `onnxruntime.globalThreadPool` | boolean | `false` |  | Whether",
         "| `onnxruntime.providerOptions` | map of map of string |  | at most 16 entries | Options",
         "| `runtimes` | list of string |  | 1 to 19 items; each `onnxruntime`, `torch`, `openmp`, `blas`, `mkl`,",
-        "| `tier` | string | `Baseline` | `Admin`, `Baseline` | Where",
+        "| `tier` | string | `Baseline` | `Admin`, `Baseline` | Precedence",
         "| `numaNodes[].memoryMiB` | integer |  | at least 0 | Its memory",
     ],
 )

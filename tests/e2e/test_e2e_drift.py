@@ -115,7 +115,7 @@ def test_a_process_that_the_shim_does_not_reach_is_named(host, node, record_prop
         (one,) = started(space, node, application(space, node, "app", SETS_16, "-I"))
         found = named(space, node, one, Cause.NOT_REACHED)
     assert re.search(
-        rf"no shim has spoken in .*, which has onnxruntime: .*, {planned(node)}; limit 2 CPUs", found.detail
+        rf"no shim has reported from .*, which has onnxruntime: .*, {planned(node)}; limit 2 CPUs", found.detail
     )
     assert "python -I" in found.fix
     record_property(f"e2e drift {node}", told(found))
@@ -159,7 +159,7 @@ def test_a_cpuset_that_the_kubelet_has_made_smaller_is_named(host, node, record_
     assert (before.cpuset, before.findings) == (whole, ())
     cpus = f"{cpuset.count(left)} CPU{'s' * (cpuset.count(left) > 1)} ({cpuset.format_list(left)})"
     assert found.detail == f"{cpus} for {threads} threads that were planned; they were {whole}"
-    assert "have it allow fewer" in found.fix
+    assert "the policy requires that many" in found.fix
     record_property(f"e2e drift {node}", told(found))
 
 
@@ -172,7 +172,7 @@ def test_two_containers_that_are_bound_to_the_same_cpu_are_named(host, node, rec
         drawn = wait(lambda: agreeing(space, node, read, one, other), "the picture agrees with /proc", SECONDS[node])
     assert f"shares CPUs {cpu} with {space.name}/right app: 2 threads of both for 1 CPU" in left.detail
     assert f"shares CPUs {cpu} with {space.name}/left app" in right.detail
-    assert "take away what binds both" in left.fix
+    assert "remove what binds both" in left.fix
     assert drawn == [{cpu: 1}, {cpu: 1}]
     record_property(f"e2e drift {node}", told(left))
 

@@ -176,7 +176,7 @@ def cluster(pytestconfig):
 
 # --- the pages --------------------------------------------------------------------------------------------------------
 
-UNWATCHED = f"No agent of Raddle runs on {watched.AGENTLESS} (looked for in {RADDLE})"
+UNWATCHED = f"No agent of Raddle runs on {watched.AGENTLESS} (searched in {RADDLE})"
 FINDING = next(one.findings[0] for one in watched.report().containers if one.pod == "ranker-1")
 PAGES = {
     "policies": {
@@ -224,7 +224,7 @@ PAGES = {
 SETTINGS = {
     "settings": {
         "path": "/settings/plugins/raddle",
-        "fill": {"Raddle's namespace": "elsewhere", "Seconds between two looks": "3"},
+        "fill": {"Raddle's namespace": "elsewhere", "Refresh interval in seconds": "3"},
         "press": ["Save"],
         "stored": "elsewhere",
         "texts": ["Plugins"],

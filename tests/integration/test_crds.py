@@ -277,8 +277,8 @@ REFUSED = {
     "a shim that does not exist": ({"shim": "ConfigMap"}, "shim", '"Auto", "None"'),
     "a runtime that does not exist": ({"runtimes": ["onnx"]}, "runtimes[0]", '"onnxruntime"'),
     "a runtime twice": ({"runtimes": ["go", "go"]}, "runtimes[1]", "Duplicate"),
-    "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "variables", "end as a count does"),
-    "a variable of rights": ({"variables": {"WORKER_ALLOW_ROOT": "1"}}, "variables", "no word of rights"),
+    "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "variables", "end like a count"),
+    "a variable of rights": ({"variables": {"WORKER_ALLOW_ROOT": "1"}}, "variables", "no word of permissions"),
     "a variable of a family": ({"variables": {"NUMBA_NUM_THREADS": "1"}}, "variables", "add the family to runtimes"),
     "a variable's value that is no count": (
         {"variables": {"SERVER_THREADS": "auto"}},

@@ -195,7 +195,7 @@ def test_containers_that_say_nothing_say_why_and_are_counted(cluster, pod):
     rows = {line.split()[2]: line for line in done.stdout.splitlines() if line.startswith("default")}
     assert rows[REACHED].split()[3] == "1/1"
     assert rows[EMPTY].split()[3] == "-"
-    assert f"it is without the shim: {WITHOUT_SHIM}" in rows[CLOSED]
+    assert f"it has no shim: {WITHOUT_SHIM}" in rows[CLOSED]
     assert rows[CRASHED].rstrip().endswith("it does not run: CrashLoopBackOff")
     assert "there is no /opt/raddle/raddle in it" in rows[MISSING]
     last = "reached in 1 of 5 injected containers, 3 gave no answer, 1 without a runtime"
@@ -214,7 +214,7 @@ def test_without_the_right_it_says_which_is_missing(cluster, pod):
     grant(cluster.client, name, rules, user(name))
     reader = cluster.user(name)
     done = explain(cluster, "--live", "app", kubeconfig=reader)
-    assert "you may not run a command in it: that takes the rights to get and to create pods/exec" in done.stdout
+    assert "you can't run a command in it: that requires permission to get and create pods/exec" in done.stdout
     assert done.exit_code == 1
     grant(cluster.client, name, [*rules, rule("", "pods/exec", "get create")], user(name))
     assert explain(cluster, "--live", "app", kubeconfig=reader).exit_code == 0

@@ -57,7 +57,7 @@ def test_a_load_that_agents_observe_is_in_the_policys_status_and_counts_for_new_
         path = f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings/policy"
         assert wait(lambda: space.client.get(path).get("status", {}).get("load"), "the status") == load
         after = wait(lambda: threads(made := created()) == 4 and made, "the webhook has seen it")
-        assert "load observed: runs of 33 ms at 10/s" in plan_of(after).because["intraOp"]
+        assert "observed load: runs of 33 ms at 10/s" in plan_of(after).because["intraOp"]
         settings = [one["metadata"]["annotations"][env.SETTINGS_HASH] for one in (before, after)]
         assert settings[0] == settings[1]
     finally:

@@ -72,4 +72,4 @@ def test_a_pod_follows_a_tuning_from_its_result_on_and_the_policy_counts_it(radd
     assert plan_of(after).because["tuned"].startswith("intraOp 3, slowest tenth -18.0 % [-23.0, -12.0] on ")
     assert plan_of(after).tuning.by == "ranker"
     _, message = wait(lambda: said if (said := tuned(space))[0] == "PartlyTuned" else None)
-    assert message.startswith("1 of 2 pods follow InferenceTuning ranker; the others the plan: there is no")
+    assert message.startswith("1 of 2 pods follow InferenceTuning ranker; the others use the plan: there is no")

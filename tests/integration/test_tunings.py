@@ -389,7 +389,8 @@ async def test_a_job_of_its_name_that_is_not_its_own_is_named(settings, shop):
     await shop.forges(name, shop.node("a"))
     async with running(settings):
         status = await shop.status("Running", "Blocked")
-        assert f"job/{name} is there and is not this tuning's; delete it" in condition(status, "Running")["message"]
+        message = condition(status, "Running")["message"]
+        assert f"job/{name} exists and does not belong to this tuning; delete it" in message
 
 
 async def test_a_job_that_somebody_has_copied_is_neither_counted_nor_deleted(controller, shop):
@@ -409,7 +410,7 @@ async def test_a_node_where_a_tuning_of_another_namespace_measures_is_waited_for
     await shop.tune()
     status = await shop.status("Running", "Blocked")
     said = condition(status, "Running")["message"]
-    assert "another tuning measures there" in said
+    assert "another tuning is measuring on it" in said
     assert neighbour.namespace not in said
 
 

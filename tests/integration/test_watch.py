@@ -120,4 +120,4 @@ def test_the_report_follows_the_nodes_pods_and_tells_of_their_real_threads(clust
     cluster.client.delete(f"{PODS}/mine")
     wait(lambda: pods_of(port) == [], "a report without the pod")
     assert "Traceback" not in agent.log
-    assert "look failed" not in agent.log
+    assert "observation failed" not in agent.log

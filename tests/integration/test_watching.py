@@ -140,7 +140,7 @@ def test_several_pods_are_lines_of_equal_answers_with_what_their_nodes_agent_say
     ]
     assert f"CodeSetsIt in 1 pod, as {SPACE}/web-0" in lines
     everything = raddle(world, "explain")
-    assert "what runs is not known of all: node n2: no agent watches there" in everything
+    assert "what runs is not known for all pods: node n2: no agent observes containers there" in everything
 
 
 def test_one_pod_is_explained_with_what_runs_in_it(world):
@@ -165,7 +165,7 @@ def test_without_the_right_to_ask_agents_the_plans_are_shown(world):
     grant(world.client, "plans-only", rules, user("plans-only"))
     text = raddle(world, "explain", "deployment/web", "--kubeconfig", str(world.user("plans-only")))
     assert text.splitlines()[1].split()[:4] == ["2", "serve", "2", "-"]
-    assert "you may not ask its agent: that takes the right to get pods/proxy there" in text
+    assert "you can't query its agent: that requires permission to get pods/proxy there" in text
 
 
 def test_top_shows_the_containers_of_what_was_chosen_and_names_the_nodes_that_say_nothing(world):
@@ -174,7 +174,7 @@ def test_top_shows_the_containers_of_what_was_chosen_and_names_the_nodes_that_sa
     header, *lines = (line.split() for line in done.stdout.splitlines())
     assert header == ["NAMESPACE", "POD", "CONTAINER", "CPUS", "THREADS", "CPU", "THROTTLED", "DELAY", "FINDING"]
     assert [line[1:5] for line in lines] == [["web-0", "serve", "2", "2/16"], ["web-1", "serve", "2", "2/2"]]
-    assert done.stderr == "node n2 is not shown: no agent watches there\n"
+    assert done.stderr == "node n2 is not shown: no agent observes containers there\n"
     named = raddle(world, "top", "pods", "pod/web-1", "--no-headers")
     assert [line.split()[1] for line in named.splitlines()] == ["web-1"]
     everywhere = CliRunner(env=world.environment()).invoke(cli.main, ["top", "pods", "-A", "-o", "json"])

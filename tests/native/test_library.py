@@ -113,7 +113,7 @@ def test_a_session_is_left_alone_when_there_are_too_many_options_to_know_what_th
     said, errors = glibc("0", "kept")
     assert "session model, intra=0 inter=0 mode=0 global=0" in said
     assert errors == [
-        "raddle: onnxruntime session is left alone: too many options objects to know what the code has set"
+        "raddle: onnxruntime session is not configured: too many options objects to know what the code has set"
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_burst_of_options_objects_is_forgotten_once_they_are_released(glibc):
 def test_a_runtime_that_is_too_old_or_of_another_major_version_is_left_alone_with_one_line(glibc, version):
     said, errors = glibc(STUB_VERSION=version)
     assert "session model, intra=0 inter=0 mode=0 global=0" in said
-    assert errors == [f"raddle: onnxruntime {version} is left alone: this shim knows version 1 from 1.14 on"]
+    assert errors == [f"raddle: onnxruntime {version} is left alone: this shim supports version 1 from 1.14 on"]
 
 
 @pytest.mark.parametrize("version", ["1.33.0", "1.99.3"])
@@ -158,7 +158,7 @@ def test_the_runtimes_that_were_tested_are_wrapped(glibc, version):
 def test_a_plan_that_cannot_be_used_is_one_line_and_nothing_else(glibc, plan, reason):
     said, errors = glibc(plan=plan)
     assert "session model, intra=0 inter=0 mode=0 global=0" in said
-    assert errors == [f"raddle: onnxruntime is left alone: {reason}"]
+    assert errors == [f"raddle: onnxruntime is not configured: {reason}"]
 
 
 @pytest.mark.parametrize("call", ["clone", "intra", "session"])

@@ -163,14 +163,14 @@ def test_a_native_program_says_what_its_newest_session_got_and_its_fork_nothing(
     assert rows(text)[pid].endswith(f"  1  onnxruntime            {line}; OMP_NUM_THREADS=2")
     assert (found[child]["reached"], found[child]["why"]) == (
         False,
-        "no session of its onnxruntime came by the shim yet",
+        "the shim has not configured a session of its onnxruntime yet",
     )
 
 
 def test_a_runtime_that_is_left_alone_says_why(program, glibc):
     with running(glibc.caller, "0", "waits", STUB_VERSION="1.13.1") as (pid, _):
         assert document(program)[pid]["marks"] == [
-            "onnxruntime 1.13.1 is left alone: this shim knows version 1 from 1.14 on"
+            "onnxruntime 1.13.1 is left alone: this shim supports version 1 from 1.14 on"
         ]
 
 
@@ -215,7 +215,7 @@ def test_a_program_with_another_runtime_is_reached_by_its_variables(program, wai
     [
         ("gcc", False, PLAN, "libraddle.so is not in it"),
         ("musl-gcc", False, PLAN, "its libc is musl, whose loader reads no /etc/ld.so.preload"),
-        ("gcc", True, "", "RADDLE_PLAN is empty, so it is left alone"),
+        ("gcc", True, "", "RADDLE_PLAN is empty, so the shim does nothing"),
     ],
 )
 def test_why_a_program_is_not_reached(program, waiting, named, compiler, preload, plan, why):
@@ -284,7 +284,7 @@ def test_python_with_onnxruntime_behind_the_door_has_its_session_s_mark(tmp_path
     assert {one["door"] for one in found} == {True}
     assert (reached["reached"], bare["reached"]) == (True, True)
     assert (bare["planFrom"], bare["plan"]) == ("ancestor", PLAN)
-    assert (ignoring["reached"], ignoring["why"]) == (False, "Python's option -I has it ignore the environment")
+    assert (ignoring["reached"], ignoring["why"]) == (False, "Python's option -I makes it ignore the environment")
     assert ignoring["marks"] == []
     row = next(line for line in text if "intra_op=" in line)
     version = RELEASE.partition("-")[2]
@@ -332,7 +332,7 @@ def test_a_python_within_a_program_is_reached_only_where_that_was_linked_to_it(p
     with running(tmp_path / "serves", LD_PRELOAD=preload) as (pid, _):
         found = document(program)[pid]
     assert (found["python"], found["runtimes"], found["reached"]) == (True, ["onnxruntime"], linked)
-    assert found["why"] == ("" if linked else "its Python is frozen, or was loaded by a program that is none")
+    assert found["why"] == ("" if linked else "its Python is frozen, or embedded in another program")
 
 
 def test_a_real_node_js_says_what_its_session_got(program):
@@ -466,7 +466,7 @@ def test_a_reader_that_has_gone_ends_it(program):
 def test_wrong_arguments_are_one_line_and_status_two(program, arguments):
     status, said, errors = ask(program, *arguments)
     assert (status, said) == (2, "")
-    assert errors == "raddle: wrong arguments; raddle --help says which there are\n"
+    assert errors == "raddle: wrong arguments; see raddle --help\n"
 
 
 def test_help_has_an_example(program):
@@ -483,7 +483,7 @@ def test_a_hidden_proc_is_said(program):
     if "denied" in done.stderr or "failed" in done.stderr:
         pytest.skip(done.stderr)
     assert (done.returncode, done.stdout) == (2, "    PID  COMMAND"[:0])
-    assert done.stderr == "raddle: /proc shows no other process, so nothing can be told\n"
+    assert done.stderr == "raddle: /proc shows no other process\n"
 
 
 def test_it_runs_in_an_image_with_nothing_in_it_as_any_user_on_a_read_only_root(program, tmp_path):

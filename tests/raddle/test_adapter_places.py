@@ -58,7 +58,7 @@ def test_threads_that_want_a_cpu_are_counted_against_all_of_the_containers_cpus(
     fields = {"intra": 4, "spin": "bounded", "excl": 8}
     assert resolve({**fields, "runs": 5}, Facts(EIGHT, placed=cores)).spin == "bounded"
     found = resolve({**fields, "runs": 6}, Facts(EIGHT, placed=cores))
-    assert (found.spin, found.because["spin"]) == ("never", "planned bounded, stopped: cpuset of 8")
+    assert (found.spin, found.because["spin"]) == ("never", "planned bounded, turned off: cpuset of 8")
 
 
 @pytest.mark.parametrize(

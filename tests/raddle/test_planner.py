@@ -189,7 +189,7 @@ def test_fewer_threads_where_no_shim_can_stop_them_spinning(machine_name, budget
 def test_the_count_without_a_shim_is_the_lesser_one_unless_the_policy_names_it(budget, policy, counts):
     made = plan(None, budget, policy)
     assert (made.intra_op, made.intra_op_without_shim) == counts
-    assert made.because.get("intraOpWithoutShim", "").endswith("spins, no shim") == (counts[0] != counts[1])
+    assert made.because.get("intraOpWithoutShim", "").endswith("spinning not controlled") == (counts[0] != counts[1])
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_the_reason_says_whether_a_load_was_observed():
     assert waiting.because["intraOp"].endswith("; no load observed yet")
     assert waiting.intra_op == plan(None, budget, Policy()).intra_op
     found = plan(None, budget, policy._replace(run_time_us=33_000, request_rate=20.0))
-    assert "load observed: runs of 33 ms at 20/s" in found.because["intraOp"]
+    assert "observed load: runs of 33 ms at 20/s" in found.because["intraOp"]
     assert found.intra_op == plan(None, budget, Policy(run_time_us=33_000, request_rate=20.0)).intra_op
     # Where no load counts none is waited for.
     assert "load" not in plan(None, budget, policy._replace(objective="Throughput")).because["intraOp"]
@@ -355,14 +355,14 @@ def test_the_reason_names_no_load_where_one_would_change_nothing(budget, policy)
 @pytest.mark.parametrize(
     ("budget", "policy", "omp", "because"),
     [
-        (Budget(quota_cpus=2), Policy(min_intra_op=3, spinning="Always"), 3, "as intraOp"),
+        (Budget(quota_cpus=2), Policy(min_intra_op=3, spinning="Always"), 3, "same as intraOp"),
         (Budget(quota_cpus=1, smallest_cores=16), Policy(min_intra_op=3, run_time_us=33_000), 3, "minIntraOp"),
         (Budget(quota_cpus=8), Policy(min_intra_op=7), 7, "its threads spin"),
         (Budget(quota_cpus=4.5), Policy(min_intra_op=4), 4, "minIntraOp"),
-        (Budget(quota_cpus=8), Policy(min_intra_op=8), 8, "as intraOp"),
+        (Budget(quota_cpus=8), Policy(min_intra_op=8), 8, "same as intraOp"),
         (Budget(quota_cpus=4), Policy(min_intra_op=3), 3, "its threads spin"),
-        (Budget(quota_cpus=6), Policy(min_intra_op=6, max_intra_op=6), 6, "as intraOp"),
-        (Budget(quota_cpus=6), Policy(max_intra_op=4), 4, "as intraOp"),
+        (Budget(quota_cpus=6), Policy(min_intra_op=6, max_intra_op=6), 6, "same as intraOp"),
+        (Budget(quota_cpus=6), Policy(max_intra_op=4), 4, "same as intraOp"),
     ],
 )
 def test_the_reason_of_openmps_count_is_what_decided_it(budget, policy, omp, because):

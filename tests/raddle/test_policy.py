@@ -131,7 +131,7 @@ def test_a_plan_annotation_may_have_an_observed_load_that_a_spec_may_not_state()
         (
             {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"use_tf32": "0"}}}},
             "onnxruntime.providerOptions.CUDAExecutionProvider: 'use_tf32'",
-            "named in onnxruntime.acknowledge too: it changes results or needs your help",
+            "listed in onnxruntime.acknowledge: it changes results or needs the application's help",
         ),
         ({"tuning": "auto/2"}, "tuning: 'auto/2'", "Auto or the name of an object"),
         ({"tuning": "x" * 64}, f"tuning: '{'x' * 64}'", "Auto or the name of an object"),

@@ -274,7 +274,7 @@ def test_the_line_is_silenced_by_raddle_log_and_by_a_parent_that_has_said_it(int
 def test_a_broken_plan_leaves_the_runtime_alone_and_says_why_in_one_line(interpreter, mounted, stand_in, plan):
     done = used(interpreter, mounted, stand_in, plan)
     assert json.loads(done.stdout)[0] == 0
-    assert done.stderr.startswith("raddle: onnxruntime is left alone: plan ")
+    assert done.stderr.startswith("raddle: onnxruntime is not configured: plan ")
     assert done.stderr.count("\n") == 1
 
 
@@ -297,7 +297,7 @@ def test_an_incomplete_mount_leaves_the_application_alone(interpreter, mounted, 
     (incomplete / "python" / "raddle" / lost).unlink()
     done = used(interpreter, incomplete, stand_in, "v=1;intra=1")
     assert json.loads(done.stdout)[0] == 0
-    assert done.stderr.count("raddle: onnxruntime is left alone, its adapter can't be loaded: ") == said_lines
+    assert done.stderr.count("raddle: onnxruntime is not configured, its adapter can't be loaded: ") == said_lines
     assert done.stderr.count("\n") == said_lines
 
 

@@ -432,7 +432,7 @@ def test_a_node_that_has_only_links_to_its_cpus(tree):
 def test_a_node_that_tells_no_cpus_is_left_out(tree):
     machine = read_machine(tree(without(small(), "cpulist", "cpumap")))
     assert machine.numa_nodes == ()
-    assert machine.problems == ((f"{NODE}/node0", "tells no CPUs"),)
+    assert machine.problems == ((f"{NODE}/node0", "lists no CPUs"),)
 
 
 def test_a_mask_speaks_where_the_list_is_null(tree):

@@ -337,7 +337,7 @@ def test_a_token_file_is_read_again_each_time(kubeconfig, tmp_path):
         ({"token": "x"}, {"certificate-authority": "nowhere"}, "certificate-authority"),
         ({"token": "x"}, {"certificate-authority-data": "bm9uc2Vuc2U="}, "a certificate or key can't be used"),
         ({"client-certificate-data": "bm9uc2Vuc2U="}, {}, "a certificate or key can't be used"),
-        ({"token": "x"}, {"server": "https://127.0.0.1:99999"}, "no usable kubeconfig"),
+        ({"token": "x"}, {"server": "https://127.0.0.1:99999"}, "not a usable kubeconfig"),
     ],
 )
 def test_a_kubeconfig_that_can_not_be_used_says_why(kubeconfig, user, cluster, words):
@@ -351,7 +351,7 @@ def test_a_kubeconfig_that_can_not_be_used_says_why(kubeconfig, user, cluster, w
 def test_a_file_that_is_no_kubeconfig_says_so(tmp_path, content):
     path = tmp_path / "kubeconfig"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match="no usable kubeconfig"):
+    with pytest.raises(ConfigError, match="not a usable kubeconfig"):
         from_kubeconfig(path)
 
 

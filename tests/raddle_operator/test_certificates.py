@@ -264,7 +264,7 @@ def test_local_issue_writes_files_that_a_server_can_load(tmp_path):
 
 def test_an_authority_without_its_key_signs_nothing():
     authority = c.new_authority(NOW)
-    with pytest.raises(ValueError, match="no key"):
+    with pytest.raises(ValueError, match="no private key"):
         c.new_leaf(c.Authority(certificate=authority.certificate, key=None), ["x"], NOW)
 
 

@@ -109,18 +109,18 @@ def test_plan_for_a_machine_gives_that_machines_numbers(run):
     assert container["values"]["intraOp"] == 12
     assert container["values"]["intraOpWithoutShim"] == 11
     assert container["because"]["intraOp"] == "limits.cpu 12"
-    assert container["because"]["intraOpWithoutShim"] == "limits.cpu 12; spins, no shim"
+    assert container["because"]["intraOpWithoutShim"] == "limits.cpu 12; spinning not controlled"
     assert container["node"] == str(TUNED_FOR)
     assert workload["governedBy"] == "InferenceThreading/resnet"
 
 
 def test_plan_advises_how_many_instances_fill_the_cpus_for_throughput(run):
     policy = POLICY + "  objective: Throughput\n"
-    advice = "advice deployment/resnet serve: instances x threads that fill its CPUs: 3 x 4 (4 cores an instance)"
+    advice = "advice deployment/resnet serve: instances x threads that fill its CPUs: 3 x 4 (4 cores per instance)"
     assert advice in plan(run, policy=policy).stdout.splitlines()
     container, _ = planned(run, *ON_MACHINE, policy=policy)
     assert container["values"]["layout"] == {"workers": 3, "threads": 4}
-    assert container["because"]["layout"] == "4 cores an instance, none across two L3 domains"
+    assert container["because"]["layout"] == "4 cores per instance, none spans two L3 domains"
     assert "advice" not in plan(run).stdout
 
 
@@ -148,7 +148,7 @@ def test_plan_follows_the_tuning_that_is_among_the_files(run, spec):
 def test_plan_says_why_a_tuning_does_not_hold(run):
     said = "tuning deployment/resnet serve: not tuned: "
     result = plan(run, *ON_MACHINE, files=tuning_files(limit_cpus=2.0))
-    reason = "InferenceTuning resnet: the CPU limit is 12 CPUs, it was tuned for 2 CPUs"
+    reason = "InferenceTuning resnet: the CPU limit is 12 CPUs, but the tuning is for 2 CPUs"
     assert said + reason in result.stdout.splitlines()
     assert said + "the node is not known yet" in plan(run, files=tuning_files()).stdout.splitlines()
     files = tuning_files()
@@ -226,7 +226,7 @@ OBSERVED = "observe: Runs\n  load: {source: Observed}\n"
         (OBSERVED, "no load observed yet"),
         (
             f"{OBSERVED}status:\n  load: {{runTime: 33ms, requestsPerSecond: 10, containers: 3}}\n",
-            "load observed: runs of 33 ms at 10/s",
+            "observed load: runs of 33 ms at 10/s",
         ),
     ],
 )
@@ -259,10 +259,10 @@ def test_a_bad_policy_ends_with_file_line_and_field(run, spec, error):
 @pytest.mark.parametrize(
     ("files", "error"),
     [
-        ({"a.yaml": "just text"}, "a.yaml:1: kind: this document is no Kubernetes object"),
+        ({"a.yaml": "just text"}, "a.yaml:1: kind: this document is not a Kubernetes object"),
         ({"a.yaml": POLICY}, "the files hold no workload"),
         ({"a.yaml": "kind: Deployment\nspec: {}\n"}, "a.yaml:2: template.spec: is missing or no mapping"),
-        ({"a.yaml": "kind: Pod\nmetadata: [1]\nspec: {}\n"}, "a.yaml:2: metadata: is no mapping"),
+        ({"a.yaml": "kind: Pod\nmetadata: [1]\nspec: {}\n"}, "a.yaml:2: metadata: is not a mapping"),
         (
             {"a.yaml": "kind: Pod\nspec:\n  containers: x\n"},
             "a.yaml:3: spec.containers: is of type str, must be a list",
@@ -350,7 +350,7 @@ def test_an_option_that_is_not_given_is_what_the_settings_say(command, settings,
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        (("cronjob/x",), "names a cronjob, which has no pods of its own that are known: use daemonset, deployment"),
+        (("cronjob/x",), "names a cronjob, which owns no pods that can be selected: use daemonset, deployment"),
         (("deployment/",), "lacks a name after the slash"),
         (("deployment/x", "-l", "app=x"), "name an object, or select pods"),
     ],
@@ -485,9 +485,12 @@ def tuned_snapshot(run, image_id="", **key):
         ({"image_id": "registry.example/resnet@sha256:1a"}, None),
         (
             {"image_id": "registry.example/resnet@sha256:77"},
-            "not tuned: InferenceTuning resnet: the image is sha256:77, it was tuned for sha256:1a",
+            "not tuned: InferenceTuning resnet: the image is sha256:77, but the tuning is for sha256:1a",
         ),
-        ({"limit_cpus": 8.0}, "not tuned: InferenceTuning resnet: the CPU limit is 12 CPUs, it was tuned for 8 CPUs"),
+        (
+            {"limit_cpus": 8.0},
+            "not tuned: InferenceTuning resnet: the CPU limit is 12 CPUs, but the tuning is for 8 CPUs",
+        ),
     ],
 )
 def test_explain_quotes_the_tuning_and_says_when_it_no_longer_fits(run, changes, now):
@@ -503,7 +506,7 @@ def test_explain_quotes_the_tuning_and_says_when_it_no_longer_fits(run, changes,
 
 def test_explain_compares_the_runtimes_version_where_a_process_has_said_it(run):
     snapshot = tuned_snapshot(run)
-    now = "not tuned: InferenceTuning resnet: onnxruntime is 1.30.0, it was tuned for 1.23.2"
+    now = "not tuned: InferenceTuning resnet: onnxruntime is 1.30.0, but the tuning is for 1.23.2"
     assert explain._document(snapshot, {"serve": ("onnxruntime", "1.30.0")})["tunedNow"] == {"serve": now}
     assert explain._document(snapshot, {"serve": ("onnxruntime", "1.23.2")})["tunedNow"] == {}
 
@@ -608,4 +611,4 @@ def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path):
 )
 def test_an_agents_address_that_is_none_is_said_and_left_out(text, found, capsys):
     assert processes.address(None, None, text) == found
-    assert ("shims tell nobody" in capsys.readouterr().err) is bool(text and not found)
+    assert ("shims can't report" in capsys.readouterr().err) is bool(text and not found)

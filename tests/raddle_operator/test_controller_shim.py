@@ -97,7 +97,7 @@ async def test_a_refusal_is_remembered_and_forgotten_when_it_ends(server, caplog
     await reconciler.reconcile("shop", None)
     await reconciler.reconcile("shop", None)
     assert reconciler.forbidden == {"shop"}
-    assert len([line for line in caplog.messages if "gets no shim" in line]) == 1
+    assert len([line for line in caplog.messages if "ConfigMap can't be created" in line]) == 1
     server.answer = None
     await reconciler.reconcile("shop", None)
     assert reconciler.forbidden == set()

@@ -63,10 +63,10 @@ FOUR = tuple(process(pool(8), pid=pid, sessions=said(8, count=2)) for pid in (7,
 
 CODE_SETS = "the code sets 16 threads for onnxruntime of process 7 (python), 2 were planned; limit 2 CPUs"
 OF_POOL = "pool python has {} threads, of which {} ran, 2 were planned; limit 2 CPUs"
-NO_SHIM = "no shim has spoken in process {} (python), which has onnxruntime: "
+NO_SHIM = "no shim has reported from process {} (python), which has onnxruntime: "
 EXTRA = "{} threads of pool {} ran in process 7 (python), 2 were planned; limit 2 CPUs"
-OWN_SIZE = "set the size of the pool {} in the code or by its own variable"
-RESIZED = "planned with a limit of 2 CPUs, the limit is {} now"
+OWN_SIZE = "set the size of the pool {} in the code or through its variable"
+RESIZED = "planned with a limit of 2 CPUs; the limit is now {}"
 ONE_CPU = "1 CPU (3) for 2 threads that were planned; they were 0-3"
 POD = "-n models pod/resnet-1"
 
@@ -86,19 +86,19 @@ CASES = {
         "remove the count from the code, or set existingValues: Override in the policy and restart",
     ),
     "the code, and the policy overrides it": case(
-        CODE, Cause.CODE_SETS_IT, CODE_SETS, "the policy overrides such values already: restart the pod",
+        CODE, Cause.CODE_SETS_IT, CODE_SETS, "the policy already overrides such values: restart the pod",
         overrides=True,
     ),
     "no shim": case(
         SILENT, Cause.NOT_REACHED, NO_SHIM.format(7) + OF_POOL.format(16, 16),
-        f"see what its processes have: kubectl raddle explain --live {POD};"
-        " python -I, an emptied environment or a static binary leave the shim out",
+        f"inspect its processes: kubectl raddle explain --live {POD};"
+        " python -I, an empty environment and static binaries do not load the shim",
     ),
     "no shim in one of two": case(
         container(process(pool(16), pid=8), process(pool(2), sessions=said(2))),
         Cause.NOT_REACHED,
-        f"{NO_SHIM.format(8)}{OF_POOL.format(16, 16)}; a shim spoke in process 7 (python), so this one was"
-        " started without the container's environment",
+        f"{NO_SHIM.format(8)}{OF_POOL.format(16, 16)}; the shim reported from process 7 (python), so this process "
+        "was started without the container's environment",
         "start it with the container's environment, and Python without -I, -E or -S",
     ),
     "the host's count, which sleeps": case(
@@ -107,23 +107,23 @@ CASES = {
     ),
     "the host's count, where libraries can't be seen": case(
         container(process(pool(16), runtimes=None)),
-        Cause.NOT_REACHED, "no shim has spoken in process 7 (python): " + OF_POOL.format(16, 16),
+        Cause.NOT_REACHED, "no shim has reported from process 7 (python): " + OF_POOL.format(16, 16),
     ),
     "another count than the host's, where libraries can't be seen": case(
         container(process(pool(12), runtimes=None)), Cause.OTHER_THREADS, EXTRA.format(12, "python"),
     ),
     "a shim that may have spoken before the agent listened": case(
         container(process(pool(16), listened=False)), Cause.OTHER_THREADS, EXTRA.format(16, "python"),
-        f"{OWN_SIZE.format('python')}; if that is onnxruntime's, see what it has: kubectl raddle explain --live {POD}",
+        f"{OWN_SIZE.format('python')}; if it belongs to onnxruntime, inspect it: kubectl raddle explain --live {POD}",
     ),
     "a shim that left it alone": case(
         container(process(pool(16), sessions=said(16, "default"))), Cause.NOT_REACHED,
         "onnxruntime's own count, 16 threads, is in effect in process 7 (python), 2 were planned; limit 2 CPUs",
-        f"see why the shim left it alone: kubectl raddle explain {POD}",
+        f"find out why the shim did not configure it: kubectl raddle explain {POD}",
     ),
     "another library": case(
         OTHERS, Cause.OTHER_THREADS, EXTRA.format(16, "jax"),
-        "name jax in the policy's runtimes, or set its count in the pod spec, and restart",
+        "add jax to the policy's runtimes, or set its count in the pod spec, and restart",
     ),
     "a library that the policy names already": case(
         container(process(pool(16), runtimes=("libgomp", "tbb", "torch"))),
@@ -135,18 +135,18 @@ CASES = {
     ),
     "no shim was planned": case(
         SILENT, Cause.OTHER_THREADS, EXTRA.format(16, "python"),
-        f"no shim was planned, so a count in the code stays: remove it, or see kubectl raddle explain {POD}",
+        f"the plan has no shim, so a count in the code is kept: remove it, or see kubectl raddle explain {POD}",
         shim=False,
     ),
     "processes x sessions x threads": case(
         container(*FOUR), Cause.OVERSUBSCRIBED,
-        "4 processes x 2 sessions x 8 threads = 64 for 2 CPUs; planned were 1 x 2 threads",
-        "have fewer processes or sessions, or tell the policy of them:"
+        "4 processes x 2 sessions x 8 threads = 64 for 2 CPUs; planned: 1 x 2 threads",
+        "use fewer processes or sessions, or set them in the policy:"
         " budget.workersPerContainer 4, budget.sessionsPerWorker 2",
     ),
     "resized to less": case(
         container(process(pool(4), sessions=said(2)), limit=1.0), Cause.RESIZED, RESIZED.format(1),
-        "restart the pod: it is planned again, and the threads that it has stay as they are until then",
+        "restart the pod to plan it again; its threads do not change until then",
     ),
     "resized, and the shim has followed in one of two sessions": case(
         container(process(pool(3), sessions=said(2) + said(1)), limit=1.0),
@@ -155,16 +155,16 @@ CASES = {
     "resized to more": case(planned_two(limit=8.0), Cause.RESIZED, RESIZED.format(8)),
     "fewer CPUs than threads": case(
         planned_two(cpuset="3"), Cause.CPUSET_CHANGED, ONE_CPU,
-        "restart the pod: it is planned again, and a session made since then has fewer threads",
+        "restart the pod to plan it again; sessions created since then have fewer threads",
     ),
     "fewer CPUs than threads that the policy asks for": case(
         planned_two(cpuset="3"), Cause.CPUSET_CHANGED, ONE_CPU,
-        "the policy asks for so many: have it allow fewer (threads.intraOp, minIntraOp), and restart the pod",
+        "the policy requires that many: lower threads.intraOp or minIntraOp, and restart the pod",
         asked=True,
     ),
     "bound to CPUs that it lost": case(
         planned_two(cpuset="4-5"), Cause.CPUSET_CHANGED,
-        "the CPUs are 4-5 now and were 0-3, which its threads were bound to", exclusive_cpus=2, pinned=True,
+        "the CPUs are now 4-5; the threads were bound to 0-3", exclusive_cpus=2, pinned=True,
     ),
 }  # fmt: skip
 

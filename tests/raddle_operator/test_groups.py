@@ -46,7 +46,7 @@ def test_without_agents_the_plans_are_grouped_and_it_is_said_why_nothing_more_is
     found = groups.grouped(SAID, reports)
     assert [(group.answer.effective, len(group.pods)) for group in found] == [(None, 2), (None, 4)]
     text = printed(groups.show, found, reports.missing(["n1"]), everywhere=False)
-    assert text.splitlines()[-1] == "what runs is not known of all: no agent runs in raddle-system"
+    assert text.splitlines()[-1] == "what runs is not known for all pods: no agent runs in raddle-system"
     assert groups.document(found, reports.missing(["n1"]))["problem"] == "no agent runs in raddle-system"
 
 
@@ -72,8 +72,8 @@ def test_a_pod_s_section_has_what_runs_and_each_finding_with_its_fix(golden):
 @pytest.mark.parametrize(
     ("node", "said"),
     [
-        ("n3", "\nwhat runs is not known: node n3: no agent watches there\n"),
-        ("n2", "\nrunning, in the 10 s to 2026-11-24T00:00:00Z:\n  its node's agent knows of no governed"),
+        ("n3", "\nwhat runs is not known: node n3: no agent observes containers there\n"),
+        ("n2", "\nrunning, in the 10 s to 2026-11-24T00:00:00Z:\n  its node's agent reports no governed"),
         (None, ""),
     ],
 )

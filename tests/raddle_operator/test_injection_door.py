@@ -69,7 +69,7 @@ def test_a_mount_at_above_or_below_the_file_occupies_the_door_of_the_container(p
     patched, decision = inject(obj)
     ((reason, detail),) = withheld(decision, "serve")
     assert reason is SkipReason.DOOR_OCCUPIED
-    assert detail.startswith("volume agent is mounted on /")
+    assert detail.startswith("volume agent is mounted at /")
     assert patched["spec"]["containers"][0]["volumeMounts"] == [theirs]
     assert withheld(decision, "b") == []
     assert mounted(patched) == {"serve": ["agent"] if path == DOOR else [], "b": ["raddle-shim"]}
@@ -82,7 +82,7 @@ def test_a_block_device_at_a_path_of_ours_is_not_mounted_over(path):
     obj = pod(container(volumeDevices=devices), volumes=[volume])
     patched, decision = inject(obj)
     assert withheld(decision)[0][0] is SkipReason.DOOR_OCCUPIED
-    assert "disk is mounted on" in withheld(decision)[0][1]
+    assert "disk is mounted at" in withheld(decision)[0][1]
     assert patched["spec"]["containers"][0].get("volumeMounts") is None
 
 
@@ -165,7 +165,7 @@ def test_where_the_door_is_closed_the_reason_says_by_what_and_the_counts_are_giv
 def test_a_container_that_gets_nothing_since_the_door_is_closed_is_told_so():
     decision = decide(pod(container(envFrom=[{"configMapRef": {"name": "c"}}], volumeMounts=[THEIRS])))
     assert decision.skip.reason == SkipReason.ENV_FROM_PRESENT
-    assert "; DoorOccupied: volume oneagent is mounted on /etc/ld.so.preload" in decision.skip.detail
+    assert "; DoorOccupied: volume oneagent is mounted at /etc/ld.so.preload" in decision.skip.detail
 
 
 def test_a_policy_without_the_shim_has_no_door():

@@ -123,7 +123,7 @@ def test_instances_of_a_model_alone_have_to_be_the_containers_processes():
     plan, _ = bound(tunings)
     assert plan.values["intraOp"] == 4
     assert plan.because["tuned"] == (
-        "InferenceTuning ranker: the container has 1 process, it was tuned for 2 processes"
+        "InferenceTuning ranker: the container has 1 process, but the tuning is for 2 processes"
     )
     plan, _ = bound(tunings, spec={"tuning": "ranker", "budget": {"workersPerContainer": 2}})
     assert plan.values["intraOp"] == 1
@@ -172,34 +172,37 @@ def tuned(result=MEASURED, **status):
     ("reason", "there"),
     [
         (
-            f"the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, it was tuned for {TITLE}",
+            (
+                "the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, but the tuning is for "
+                f"{TITLE}"
+            ),
             {"machine": OTHER},
         ),
-        ("the CPU limit is 2 CPUs, it was tuned for 4 CPUs", {"obj": pod(cpu="2")}),
-        ("the CPU limit is 4 exclusive CPUs, it was tuned for 4 CPUs", {"machine": STATIC, "obj": GUARANTEED}),
+        ("the CPU limit is 2 CPUs, but the tuning is for 4 CPUs", {"obj": pod(cpu="2")}),
+        ("the CPU limit is 4 exclusive CPUs, but the tuning is for 4 CPUs", {"machine": STATIC, "obj": GUARANTEED}),
         (
-            "the image is example.test/serve:2, it was tuned for example.test/serve:1",
+            "the image is example.test/serve:2, but the tuning is for example.test/serve:1",
             {"obj": pod(image="example.test/serve:2")},
         ),
         (
-            f"the image is sha256:77, it was tuned for {DIGEST[:19]}",
+            f"the image is sha256:77, but the tuning is for {DIGEST[:19]}",
             {"tunings": of(key={"image": DIGEST}), "obj": pod(image="x@sha256:77")},
         ),
         ("the image that was measured is not known", tuned(of_class(summary(NODE), image=""))),
-        ("the objective is Throughput, it was tuned for Latency", under(objective="Throughput")),
-        ("the rate is 80 requests/s, it was tuned for 50 requests/s", under(load={"requestsPerSecond": 80})),
-        ("the workload is StatefulSet/triton, it was tuned for Deployment/ranker", {"obj": STATEFUL}),
+        ("the objective is Throughput, but the tuning is for Latency", under(objective="Throughput")),
+        ("the rate is 80 requests/s, but the tuning is for 50 requests/s", under(load={"requestsPerSecond": 80})),
+        ("the workload is StatefulSet/triton, but the tuning is for Deployment/ranker", {"obj": STATEFUL}),
         (
-            "no Deployment, StatefulSet or DaemonSet owns the pod, it was tuned for Deployment/ranker",
+            "no Deployment, StatefulSet or DaemonSet owns the pod, but the tuning is for Deployment/ranker",
             {"obj": pod(owners=())},
         ),
-        ("the container is serve, it was tuned for the first one", {"obj": BESIDE}),
-        ("the container is serve, it was tuned for main", tuned(**OF_MAIN)),
+        ("the container is serve, but the tuning is for the first one", {"obj": BESIDE}),
+        ("the container is serve, but the tuning is for main", tuned(**OF_MAIN)),
         (
             "the policy does not allow the winner: threads.intraOp: 3 is not allowed; it must be from 1 to 2",
             under(threads={"maxIntraOp": 2}),
         ),
-        ("its result on this class of nodes is Inconclusive", {"tunings": of(verdict=Verdict.INCONCLUSIVE)}),
+        ("its result for this node class is Inconclusive", {"tunings": of(verdict=Verdict.INCONCLUSIVE)}),
         # The nodes are yet to agree, or nothing is measured.
         ("it has no result yet", tuned(of_class(summary(NODE), verdict=""))),
         ("it has no result yet", {"tunings": by_name(with_status())}),
@@ -236,15 +239,15 @@ def test_a_winner_whose_variables_the_pod_was_created_without_is_not_said_to_be_
     tunings = of(winner=NEVER, key=OTHER_RUNTIME)
     plan, _ = bound(tunings)
     assert plan.because["tuned"] == (
-        "InferenceTuning ranker: spinning Never needs OMP_WAIT_POLICY, KMP_BLOCKTIME: "
-        "set when a pod is created, by the policy's own settings"
+        "InferenceTuning ranker: spinning Never requires OMP_WAIT_POLICY, KMP_BLOCKTIME, set only when a pod is "
+        "created, from the policy's own settings"
     )
     assert (plan.tuning.by, plan.values["spinning"]) == ("", "bounded")
 
 
 def test_variables_that_a_winner_goes_without_are_missed_too():
     plan, _ = bound(of(winner=Candidate.of({"threads.spinning": "Always"}), key=OTHER_RUNTIME))
-    assert "spinning Always needs OMP_WAIT_POLICY, KMP_BLOCKTIME: " in plan.because["tuned"]
+    assert "spinning Always requires OMP_WAIT_POLICY, KMP_BLOCKTIME, " in plan.because["tuned"]
 
 
 def test_a_winner_that_the_policy_says_itself_has_its_variables():
@@ -266,7 +269,7 @@ def test_a_reference_that_the_pod_was_created_without_can_not_be_added():
     # With one thread OpenBLAS follows OMP_NUM_THREADS.
     spec = {"tuning": "ranker", "threads": {"intraOp": 1}}
     plan, _ = bound(of(key=OTHER_RUNTIME), spec=spec)
-    assert "intraOp 3 needs OPENBLAS_NUM_THREADS: " in plan.because["tuned"]
+    assert "intraOp 3 requires OPENBLAS_NUM_THREADS, " in plan.because["tuned"]
 
 
 TWO = Candidate.of({"threads.intraOp": 2})
@@ -327,7 +330,9 @@ def test_an_allocator_needs_the_shim():
     tunings = of(winner=Candidate.of({"allocator": "Mimalloc"}))
     assert bound(tunings)[1]["alloc"] == "mimalloc"
     plan, _ = bound(tunings, door=False)
-    assert plan.because["tuned"].startswith("InferenceTuning ranker: allocator Mimalloc needs the shim: set when")
+    assert plan.because["tuned"].startswith(
+        "InferenceTuning ranker: allocator Mimalloc requires the shim, set only when"
+    )
     assert plan.tuning.by == ""
 
 
@@ -365,13 +370,16 @@ def test_auto_says_of_the_newest_why_it_does_not_fit():
         with_status(of_class(summary(NODE, key={"limit_cpus": 2.0}, finished="2026-11-25T10:00:00Z")), name="second"),
     )
     plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
-    assert plan.because["tuned"] == "InferenceTuning second: the CPU limit is 4 CPUs, it was tuned for 2 CPUs"
+    assert plan.because["tuned"] == "InferenceTuning second: the CPU limit is 4 CPUs, but the tuning is for 2 CPUs"
 
 
 @pytest.mark.parametrize(
     ("owners", "reason"),
     [
-        ([], "no Deployment, StatefulSet or DaemonSet owns the pod; for others a tuning of their image holds"),
+        (
+            [],
+            "no Deployment, StatefulSet or DaemonSet owns the pod; for other pods the policy must name a tuning of their image",
+        ),
         ([{"kind": "StatefulSet", "name": "db", "controller": True}], "there is no InferenceTuning of StatefulSet/db"),
     ],
 )

@@ -115,7 +115,7 @@ def test_nodes_that_ran_other_images_do_not_agree_where_not_both_told_a_digest(d
     ]
     plan = after(tuning_object(), runs[:1], runs)
     assert plan.classes[0].verdict is Verdict.INCONCLUSIVE
-    assert "b measured something else: the image is app:2, it was tuned for app:1" in plan.classes[0].message
+    assert "b measured something else: the image is app:2, but the tuning is for app:1" in plan.classes[0].message
     same = [runs[0], replace(runs[1], image="app:1")]
     assert after(tuning_object(), same[:1], same).classes[0].verdict is Verdict.BETTER
 
@@ -164,7 +164,7 @@ def test_nothing_runs_of_a_tuning_that_can_no_longer_be_carried_out_and_its_resu
     tuned = tuning_object()
     known = after(tuned, [run("a", State.MEASURED, outcome=outcome())]).classes
     plan = stopped(tuned, inputs(tuned, known=known, runs=[run("b", State.RUNNING)]))
-    assert plan.stop == (Stop(job="b-1-1", why="the tuning can't be carried out"),)
+    assert plan.stop == (Stop(job="b-1-1", why="the tuning can't run"),)
     assert states(plan) == {"a": "Measured"}
     assert plan.classes[0].verdict is None
 
@@ -178,7 +178,7 @@ def test_a_result_stays_one_when_its_workload_is_gone():
 def test_a_node_where_another_tuning_measures_is_waited_for():
     plan = after(tuning_object(), busy={"a": NOW_S + 90})
     assert not plan.start
-    assert message(plan, "a") == "another tuning measures there"
+    assert message(plan, "a") == "another tuning is measuring on it"
     assert plan.again_s == 90, "its Job may stay, but not its turn"
 
 
@@ -253,7 +253,7 @@ def test_a_class_in_which_too_many_nodes_failed_is_given_up():
 def test_an_evicted_pod_is_made_again_on_its_node():
     plan = after(tuning_object(), [run("a", State.DISRUPTED, message="Evicted")])
     assert plan.start == (Start(node="a", attempt=2),)
-    assert message(plan, "a") == "Evicted; its pod is made again"
+    assert message(plan, "a") == "Evicted; its pod is recreated"
 
 
 def test_a_pod_that_still_waits_is_given_its_time():
@@ -268,7 +268,9 @@ def test_a_job_that_gets_no_pod_says_so_and_is_made_again_later():
     assert message(plan, "a") == "job/a gets no pod"
     assert not plan.stop
     late = [run("a", State.NO_POD, since_s=WAITED_S, message="job/a gets no pod")]
-    assert after(tuning_object(), late).stop == (Stop(job="a-1-1", why="it got no pod, and is made again"),)
+    assert after(tuning_object(), late).stop == (
+        Stop(job="a-1-1", why="no pod was created for it; the Job is recreated"),
+    )
     assert after(tuning_object(), late, []).start == (Start(node="a", attempt=1),), "that pod was never made"
 
 

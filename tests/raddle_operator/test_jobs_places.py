@@ -57,7 +57,7 @@ def test_nodes_are_grouped_by_class_and_those_without_a_topology_are_left_out():
     classes = {"a": BIG, "b": SMALL, "d": BIG, "x": BIG}
     found = places(compile_selector({"matchLabels": POOL}), {}, there, classes)
     assert found.classes == {BIG.title: ("a", "d"), SMALL.title: ("b",)}
-    assert found.left_out == {"c": "it has no NodeCPUTopology that describes a machine"}
+    assert found.left_out == {"c": "it has no valid NodeCPUTopology"}
 
 
 def test_a_node_is_read():
@@ -110,10 +110,10 @@ def test_an_image_alone_is_measured():
             objects.deployment("ranker", 1, serving()),
             {"workload": {"kind": "Deployment", "name": "ranker", "container": "server"}},
             "ContainerNotFound",
-            "no container server, but serve",
+            "no container server, only serve",
         ),
         (objects.deployment("ranker", 1, serving(command=None)), {}, "CommandUnknown", "set spec.server.command"),
-        (objects.deployment("ranker", 1, serving(name="tuner")), {}, "Invalid", "the name of a container"),
+        (objects.deployment("ranker", 1, serving(name="tuner")), {}, "Invalid", "the name of Raddle's own container"),
     ],
 )
 def test_what_can_not_be_measured_says_what_to_do(workload, changes, reason, says):

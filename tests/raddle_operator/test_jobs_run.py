@@ -60,7 +60,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 OOM = {"lastState": ended(reason="OOMKilled", code=137)}
 
 CASES = {
-    "no pod yet": (job(), None, State.NO_POD, "gets no pod"),
+    "no pod yet": (job(), None, State.NO_POD, "has no pod"),
     "no room": (job(), pod(conditions=[UNSCHEDULABLE]), State.WAITING, "Unschedulable: Insufficient cpu"),
     "being created": (job(), pod(measured={"state": waiting("PodInitializing")}), State.WAITING, ""),
     "an image that can't be pulled": (job(), pod(measured={"state": waiting("ImagePullBackOff", "not found")}),
@@ -76,9 +76,9 @@ CASES = {
     "measured": (job(), pod(tuner=ended(SAID, reason="Completed", code=0)), State.MEASURED, ""),
     "an error": (job(), pod(tuner=ended(to_text(Failed("no model there")))), State.FAILED, "no model there"),
     "silence": (job(), pod(tuner=ended("Traceback\nKeyError: x")), State.FAILED,
-     f"the tuner said nothing (Error, exit code 1): KeyError: x; see `kubectl logs job/{NAME} -c tuner`"),
+     f"the tuner printed nothing (Error, exit code 1): KeyError: x; see `kubectl logs job/{NAME} -c tuner`"),
     "out of memory": (job(), pod(tuner=ended(to_text(Failed("it is gone"))), measured=OOM), State.FAILED,
-     "OOMKilled: the measured container needs more memory"),
+     "OOMKilled: the measured container exceeded its memory limit"),
     "the tuner out of memory": (job(), pod(tuner=ended(reason="OOMKilled", code=137),
      measured={"state": {"running": {}}}), State.FAILED, "OOMKilled: the tuner, not the measured container"),
     "evicted": (job(condition=BACKOFF), pod(phase="Failed", reason="Evicted", message="low on memory",

@@ -61,18 +61,16 @@ def test_before_anything_is_measured_it_says_where_that_can_be():
         "Valid": ("False", "NotMeasuredYet"),
         "Inconclusive": ("False", "Conclusive"),
     }
-    expected = (
-        "3 nodes of 2 classes can be measured; left out: d, because it has no NodeCPUTopology that describes a machine"
-    )
+    expected = "3 nodes of 2 classes can be measured; excluded: d, because it has no valid NodeCPUTopology"
     assert message(status, "Accepted") == expected
-    assert "1 of the 2 nodes that nodeClasses.nodesPerClass asks for" in message(status, "Running")
+    assert "1 of the 2 nodes that nodeClasses.nodesPerClass requires" in message(status, "Running")
     assert (status["nodeClass"], "verdict" in status, "gain" in status) == ("2 classes", False, False)
 
 
 def test_while_pods_measure_it_says_which_do_what():
     status = seen([BETTER[0]], [BETTER[0], run("b", State.RUNNING)])
     assert conditions(status)["Running"] == ("True", "Measuring")
-    assert message(status, "Running") == "b tries the winner of a again"
+    assert message(status, "Running") == "b verifies the winner of a"
 
 
 def test_a_pod_that_can_not_run_says_why():
@@ -130,7 +128,7 @@ def test_a_bound_that_nothing_keeps_is_said_with_what_was_measured_and_what_to_d
     late = BoundTest(bound_ms=20.0, queries=900, over=40, needed=2000)
     assert said([run("a", State.MEASURED, outcome=outcome(Verdict.BOUND_NOT_MET, bound=late))]) == (
         "No setting that was measured keeps p99 within 20 ms: with the plan, 40 of 900 requests took longer. "
-        "Ask for fewer requests a second, a later bound or more CPUs."
+        "Lower the rate, raise the bound, or give more CPUs."
     )
 
 
@@ -138,7 +136,7 @@ def test_a_budget_that_was_too_short_says_for_what_and_what_to_do():
     gain = Interval(percent=-4, low=-9, high=1)
     short = outcome(Verdict.INCONCLUSIVE, winner=WINNER, gain=gain)
     assert said([run("a", State.MEASURED, outcome=short)]) == (
-        "the budget ended before it was certain whether mode Never, intraOp 3 is better than the plan "
+        "the budget ran out before it was certain whether mode Never, intraOp 3 is better than the plan "
         "(-4.0 % [-9.0, +1.0]); raise budget.minutes"
     )
 
@@ -162,7 +160,7 @@ def test_what_can_not_be_carried_out_says_why_and_what_to_do():
     ("left_out", "reason"),
     [
         ({}, "NoNodeMatches"),
-        ({"a": "it has no NodeCPUTopology that describes a machine"}, "TopologyMissing"),
+        ({"a": "it has no valid NodeCPUTopology"}, "TopologyMissing"),
         ({"a": "it is cordoned"}, "NoNodeFits"),
     ],
 )

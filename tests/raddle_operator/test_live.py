@@ -86,8 +86,8 @@ async def test_a_command_s_output_and_status_come_back_whole(tmp_path):
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        ([(1, b"half")], "came to no end"),
-        ([(3, b"no json")], "came to no end"),
+        ([(1, b"half")], "did not finish"),
+        ([(3, b"no json")], "did not finish"),
         ([(3, b'{"status":"Failure","message":"exec failed","code":500}')], "exec failed"),
     ],
 )
@@ -121,9 +121,9 @@ def pod(**status):
         ([(1, said(SERVES, LEFT)), (3, ended(1))], ""),
         ([(2, b"raddle: /proc shows no other process\n"), (3, ended(2))], "raddle: /proc shows no other process"),
         ([(2, b"\x1b[2J"), (3, ended(2))], "?[2J"),
-        ([(3, ended(0))], "what it answers can't be read"),
-        ([(1, b"[" * 100_000), (3, ended(0))], "what it answers can't be read"),
-        ([(1, b'{"v":2}'), (3, ended(0))], "it answers in version 2, this raddle reads 1"),
+        ([(3, ended(0))], "its answer can't be read"),
+        ([(1, b"[" * 100_000), (3, ended(0))], "its answer can't be read"),
+        ([(1, b'{"v":2}'), (3, ended(0))], "it answered in version 2, but this raddle reads version 1"),
         ([(3, ended(127))], live._MISSING),
         ([(3, b'{"status":"Failure","message":"stat x: no such file or directory"}')], live._MISSING),
         ([(3, b'{"status":"Failure","message":"failed to exec in container"}')], "failed to exec in container"),
@@ -137,7 +137,7 @@ async def test_a_container_that_says_nothing_says_why(tmp_path, messages, proble
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(403, "the rights to get and to create pods/exec"), (404, "the pod is gone"), (500, "exec")]
+    ("status", "words"), [(403, "permission to get and create pods/exec"), (404, "the pod is gone"), (500, "exec")]
 )
 async def test_a_refusal_is_said_in_words(tmp_path, status, words):
     async def handler(_):
@@ -245,4 +245,4 @@ def test_an_answer_of_any_kind_is_shown_or_left_out(evil):
 def test_an_answer_as_deep_as_anybody_likes_is_read_or_refused(depth):
     nested = b"[" * depth + b"]" * depth
     processes, problem = live.read(b'{"v":1,"processes":[{"pid":1,"x":' + nested + b"}]}")
-    assert processes or problem == "what it answers can't be read"
+    assert processes or problem == "its answer can't be read"

@@ -91,7 +91,7 @@ def test_lent_cpus_bound_the_threads_and_nothing_spins_on_them(resource, annotat
     assert (found.quota_cpus, found.request_cpus, found.because) == (4.0, 4.0, f"limits {resource} 4k ({lender})")
     made = plan(regular(16, 2), found, Policy())
     assert (made.intra_op, made.spinning) == (4, "never")
-    assert made.because["spinning"] == "CPUs are lent, and may be taken back"
+    assert made.because["spinning"] == "borrowed CPUs, which may be reclaimed"
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ POD = {"limits": {"cpu": "4"}}
     ("resources", "beside", "of_pod", "reserve", "quota_cpus", "because"),
     [
         ({}, [("istio-proxy", {"requests": {"cpu": "100m"}})], POD, None, 3.9,
-         "pod-level limits.cpu 4, 3.9 beside what the others request"),
+         "pod-level limits.cpu 4, 3.9 after the requests of the others"),
         ({}, [("helper", {"requests": {"cpu": "3"}})], POD, None, 1.0,
-         "pod-level limits.cpu 4, 1 beside what the others request"),
+         "pod-level limits.cpu 4, 1 after the requests of the others"),
         ({"requests": {"cpu": "3"}}, [("helper", {})], POD, None, 3.0,
-         "pod-level limits.cpu 4, 3 beside what the others request"),
+         "pod-level limits.cpu 4, 3 after the requests of the others"),
         ({}, [("istio-proxy", {"requests": {"cpu": "100m"}})], POD, 0.2, 3.0,
          "pod-level limits.cpu 4 less budget.reserve 0.2"),
         ({}, [("istio-proxy", {"requests": {"cpu": "100m"}})], POD, 0.0, 4.0, "pod-level limits.cpu 4"),
@@ -201,8 +201,8 @@ def test_a_pod_that_koordinator_has_bound_without_cpus_of_its_own_shares_the_nod
 @pytest.mark.parametrize(
     ("status", "why"),
     [
-        ('{"cpuset":"900-903"}', "names CPUs that the node does not have"), ('{"cpuset":"0-x"}', "is no CPU list"),
-        ('{"cpuset":7}', "is no CPU list"), ('{"cpuset":""}', ""), ('{"numaNodeResources":[{"node":0}]}', ""),
+        ('{"cpuset":"900-903"}', "names CPUs that the node does not have"), ('{"cpuset":"0-x"}', "is not a CPU list"),
+        ('{"cpuset":7}', "is not a CPU list"), ('{"cpuset":""}', ""), ('{"numaNodeResources":[{"node":0}]}', ""),
         ("[", ""), ("[" * 5000, ""), ('{"cpuset":"' + "0," * 9000 + '0"}', ""),
     ],
 )  # fmt: skip

@@ -37,7 +37,10 @@ async def test_many_nodes_are_asked_at_once_but_not_all():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Forbidden(403, "Forbidden", "no"), "you may not ask its agent: that takes the right to get pods/proxy there"),
+        (
+            Forbidden(403, "Forbidden", "no"),
+            ("you can't query its agent: that requires permission to get pods/proxy there"),
+        ),
         (Unavailable(503, "ServiceUnavailable", "error trying to reach service: dial tcp: refused"), reports.SILENT),
         (Unavailable(503, "", "no window of two looks yet\n"), "its agent says: no window of two looks yet"),
         (NotFound(404, "NotFound", "gone"), reports.SILENT),
@@ -88,13 +91,13 @@ async def test_agents_are_asked_where_raddle_is_installed_and_only_those_of_the_
         found = await reports.of_nodes(kube, {"n1", "n3"})
     assert asked == ["/api/v1/namespaces/elsewhere/pods/agent-n1:8082/proxy/v1/report"]
     assert found.by_node["n1"] == reports.summed(nodereports.report("n1", nodereports.sixteen()))
-    assert found.missing(["n3"]) == "node n3: no agent watches there"
+    assert found.missing(["n3"]) == "node n3: no agent observes containers there"
 
 
 @pytest.mark.parametrize(
     ("status", "problem"),
     [
-        (403, "you may not list the agents: that takes the right to list pods in raddle-system"),
+        (403, "you can't list the agents: that requires permission to list pods in raddle-system"),
         (200, "no agent runs in raddle-system"),
     ],
 )

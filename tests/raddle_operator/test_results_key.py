@@ -28,19 +28,21 @@ def test_fitting_is_the_same_both_ways(one, other):
 
 OTHERS = {
     "model": ({"model": "sha256:" + "77" * 32},
-     "the model is sha256:777777777777, it was tuned for sha256:5e5e5e5e5e5e"),
+     "the model is sha256:777777777777, but the tuning is for sha256:5e5e5e5e5e5e"),
     "image": ({"image": "sha256:" + "77" * 32},
-     "the image is sha256:777777777777, it was tuned for sha256:1a1a1a1a1a1a"),
-    "limit": ({"limit_cpus": 1.0}, "the CPU limit is 1 CPU, it was tuned for 2 CPUs"),
-    "no limit": ({"limit_cpus": None}, "the CPU limit is no limit, it was tuned for 2 CPUs"),
-    "exclusive CPUs": ({"exclusive": True}, "the CPU limit is 2 exclusive CPUs, it was tuned for 2 CPUs"),
-    "runtime": ({"runtime": "torch", "runtime_version": "2.9.0"}, "the runtime is torch, it was tuned for onnxruntime"),
-    "version": ({"runtime_version": "1.30.1"}, "onnxruntime is 1.30.1, it was tuned for 1.29.0"),
+     "the image is sha256:777777777777, but the tuning is for sha256:1a1a1a1a1a1a"),
+    "limit": ({"limit_cpus": 1.0}, "the CPU limit is 1 CPU, but the tuning is for 2 CPUs"),
+    "no limit": ({"limit_cpus": None}, "the CPU limit is no limit, but the tuning is for 2 CPUs"),
+    "exclusive CPUs": ({"exclusive": True}, "the CPU limit is 2 exclusive CPUs, but the tuning is for 2 CPUs"),
+    "runtime": ({"runtime": "torch", "runtime_version": "2.9.0"}, ("the runtime is torch, but the tuning is for "
+        "onnxruntime")),
+    "version": ({"runtime_version": "1.30.1"}, "onnxruntime is 1.30.1, but the tuning is for 1.29.0"),
     "objective": ({"objective": Objective(kind=Kind.THROUGHPUT)},
-     "the objective is Throughput, it was tuned for Latency"),
+     "the objective is Throughput, but the tuning is for Latency"),
     "rate": ({"objective": replace(KEY.objective, rate=80.0)},
-     "the rate is 80 requests/s, it was tuned for 50 requests/s"),
-    "bound": ({"objective": replace(KEY.objective, p99_ms=10.0)}, "the bound of p99 is 10 ms, it was tuned for 20 ms"),
+     "the rate is 80 requests/s, but the tuning is for 50 requests/s"),
+    "bound": ({"objective": replace(KEY.objective, p99_ms=10.0)}, ("the bound of p99 is 10 ms, but the tuning is for "
+        "20 ms")),
 }  # fmt: skip
 
 
@@ -52,19 +54,19 @@ def test_what_differs_is_said_with_both_values(changes, reason):
 def test_another_node_class_is_said_by_its_shape():
     there = replace(KEY, node_class=NodeClass.of(of_size(16)))
     assert mismatch(KEY, there) == (
-        "the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, "
-        "it was tuned for Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
+        "the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, but the tuning is for "
+        "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
     )
 
 
 def test_classes_that_read_alike_are_told_apart_by_their_architecture():
     there = replace(KEY, node_class=replace(KEY.node_class, architecture="aarch64"))
-    assert "(aarch64), it was tuned for" in mismatch(KEY, there)
+    assert "(aarch64), but the tuning is for" in mismatch(KEY, there)
 
 
 def test_all_that_differs_is_said():
     there = replace(KEY, limit_cpus=1.0, runtime_version="1.30.1")
-    assert mismatch(KEY, there).count("it was tuned for") == 2
+    assert mismatch(KEY, there).count("but the tuning is for") == 2
 
 
 @pytest.mark.parametrize("name", ["model", "image", "runtime", "runtime_version"])

@@ -313,7 +313,7 @@ async def test_agents_are_asked_only_of_nodes_that_tell_of_drift_and_a_silent_on
     assert AGENTS not in [path for path, _ in server.asked]
     ((row,), notes) = await found(Server([stored(0)], (REPORT,), others=watched()), tmp_path, usage=False)
     assert row.seen.cause is Cause.NODE_CPUS
-    assert "differ from their plan are not known: node n: you may not ask" in notes[0]
+    assert "differ from their plan are not known: node n: you can't query" in notes[0]
 
 
 async def test_no_kubelet_is_asked_where_nobody_wants_it_or_nothing_was_found(tmp_path):

@@ -116,7 +116,7 @@ def test_a_fixed_number_is_a_finding_below_it_and_its_advice_the_fix():
     [
         (container(command=["torchrun", "--nproc-per-node=4", "a.py"], env=[variable("OMP_NUM_THREADS", "16")]), "several processes"),
         (container("deepjavalibrary/djl-serving", env=[variable("OMP_NUM_THREADS", "16")]), "would change its workers"),
-        (container("vllm/vllm-openai-cpu"), "older ones end with it"),
+        (container("vllm/vllm-openai-cpu"), "older ones exit with it"),
     ],
 )  # fmt: skip
 def test_a_value_that_may_harm_a_server_is_no_command_and_its_fix_says_so(obj, says):

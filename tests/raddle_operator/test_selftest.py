@@ -110,7 +110,7 @@ def test_a_webhook_that_asks_for_a_certificate_passes_where_that_is_expected(tmp
         refused = run(webhook, "--ca-file", str(webhook.ca_file), "--expect-refusal")
         unexpected = run(webhook, "--ca-file", str(webhook.ca_file))
     assert (answered.exit_code, "expected a refusal" in answered.output) == (1, True)
-    assert (refused.exit_code, "asks for a client certificate" in refused.output) == (0, True), refused.output
+    assert (refused.exit_code, "requires a client certificate" in refused.output) == (0, True), refused.output
     assert unexpected.exit_code == 1
 
 

@@ -253,14 +253,14 @@ def test_conditions_say_what_is_the_case(spec, counts, options, expected):
     assert all(item["observedGeneration"] == 3 for item in found)
 
 
-ANEW = "a pod looks when it is bound, so restarted ones look again"
+ANEW = "the tuning is evaluated when a pod is bound; restart pods to evaluate it again"
 TUNED = [
-    (Tally(), "False NoPodsYet", "no pod has been created since the policy names a tuning"),
+    (Tally(), "False NoPodsYet", "no pod has been created since the policy names this tuning"),
     (Tally(tuned=Counter(ranker=2)), "True Tuned", "2 pods follow InferenceTuning ranker"),
     (Tally(tuned=Counter(ranker=2), untuned=Counter({"the limit is another": 1})), "True PartlyTuned",
-     f"2 of 3 pods follow InferenceTuning ranker; the others the plan: the limit is another (1 pod); {ANEW}"),
+     f"2 of 3 pods follow InferenceTuning ranker; the others use the plan: the limit is another (1 pod); {ANEW}"),
     (Tally(untuned=Counter({"it has no result yet": 1, "there is none": 2})), "False NotTuned",
-     f"3 pods follow the plan: there is none (2 pods); it has no result yet (1 pod); {ANEW}"),
+     f"3 pods use the plan: there is none (2 pods); it has no result yet (1 pod); {ANEW}"),
 ]  # fmt: skip
 
 

@@ -177,7 +177,7 @@ def test_a_cpu_says_who_ran_there_how_much_and_with_whom_it_shares_its_core():
 def test_a_report_that_does_not_see_threads_says_so():
     report = nodereports.report("n", FINE, level=Level.CGROUPS)
     facts = dict(nodepicture.marks(report, nodepicture.occupancy(report, MACHINE)).facts)
-    assert facts["who ran where"] == "is not seen at agent.watch Cgroups; it is at Processes"
+    assert facts["who ran where"] == "is not observed at agent.watch Cgroups; set Processes"
 
 
 last_cpus = st.dictionaries(st.integers(0, 80), st.integers(0, 5), max_size=6)

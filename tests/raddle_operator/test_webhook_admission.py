@@ -49,7 +49,7 @@ async def test_a_namespace_without_the_label_counts_as_the_settings_say(tmp_path
 async def test_a_policy_that_can_not_be_used_is_left_out_with_one_line_in_the_log(here, caplog):
     here.memory.policies.put(webhooks.policy(priority="high"))
     assert decision(await here.create(webhooks.pod())) == "skipped NoPolicy"
-    assert "InferenceThreading models/fast is left out: spec.priority" in caplog.text
+    assert "InferenceThreading models/fast is ignored: spec.priority" in caplog.text
 
 
 async def test_reviewing_what_was_injected_again_changes_nothing(here):
@@ -102,7 +102,7 @@ async def test_a_load_that_is_observed_counts_for_the_next_pod_of_the_same_templ
     here.memory.policies.put({**webhooks.policy(**spec), "status": {"load": load}})
     second = await annotations()
     assert (planned(first), planned(second)) == (1, 4)
-    assert "load observed: runs of 33 ms at 10/s" in second[PLAN]
+    assert "observed load: runs of 33 ms at 10/s" in second[PLAN]
     assert first[SETTINGS_HASH] == second[SETTINGS_HASH]
 
 
@@ -233,7 +233,7 @@ async def test_a_tuning_that_can_not_be_read_is_left_out_with_one_line_in_the_lo
     memory = webhooks.stocked()
     memory.tunings.put({"metadata": {"name": "ranker", "namespace": "models"}, "status": {"classes": 3}})
     assert not memory.tunings.store
-    assert "InferenceTuning models/ranker is left out: status.classes" in caplog.text
+    assert "InferenceTuning models/ranker is ignored: status.classes" in caplog.text
 
 
 @pytest.mark.parametrize("path", ["pods/binding", "bindings"])

@@ -514,7 +514,7 @@ async def test_a_feed_that_ends_by_itself_ends_the_process(tmp_path):
         return None
 
     webhook = webhooks.Webhook(webhooks.settings(tmp_path), webhooks.stocked().sources(), None)
-    with pytest.raises(RuntimeError, match="ended by itself"):
+    with pytest.raises(RuntimeError, match="ended unexpectedly"):
         await webhooks.serve_until(asyncio.Event(), webhook, ends())
 
 

@@ -230,8 +230,8 @@ def test_what_the_rounds_differ_by_as_much_among_themselves_is_not_told_apart(tm
     assert document.document(noisy)["runs"]["2"]["toldApart"] is False
     assert document.document(noisy)["kinds"][0]["toldApart"] is False
     facts = dict(text.facts(noisy))
-    assert facts["a run takes"] == "2.5 ms with 1 thread, 1.95 ms with 2 threads (not told apart)"
-    assert facts["threads"].startswith("1 and 2 are not told apart")
+    assert facts["a run takes"] == "2.5 ms with 1 thread, 1.95 ms with 2 threads (not distinguishable)"
+    assert facts["threads"].startswith("1 and 2 are not distinguishable")
     quiet = analysis.of_onnx(model, measured_as(one=[2.0, 3.0, 2.2, 2.8], two=[1.4, 1.0, 1.5, 1.3]))
     assert dict(text.facts(quiet))["a run takes"].endswith("1.35 ms with 2 threads (1.85 times as fast)")
 
@@ -251,8 +251,8 @@ def test_control_flow_and_dynamic_shapes_forbid_cuda_graphs(tmp_path):
 
 def test_operators_that_only_the_cpu_has_forbid_cuda_graphs(tmp_path):
     found = cuda_graphs.obstacles(onnx_model.read(strings(tmp_path / "strings.onnx")))
-    assert "operators that only the CPU has (StringNormalizer)" in found[0]
-    assert "inputs that no GPU takes (text string [n])" in found[1]
+    assert "operators that run only on the CPU (StringNormalizer)" in found[0]
+    assert "inputs that a GPU can't take (text string [n])" in found[1]
 
 
 def test_nothing_forbids_cuda_graphs_of_a_plain_network(tmp_path):
@@ -264,7 +264,7 @@ def test_weights_in_other_files_are_counted_and_must_be_there(tmp_path):
     found = onnx_model.read(path)
     assert found.weights_bytes == found.external_bytes == 2 * 64 * 64 * 4
     (tmp_path / "weights").unlink()
-    with pytest.raises(InputError, match="weight w0 lies in weights, which is not beside it"):
+    with pytest.raises(InputError, match="weight w0 is stored in weights, which is not in the model's folder"):
         onnx_model.read(path)
 
 
@@ -325,7 +325,7 @@ def test_the_page_shows_the_model_that_its_command_makes(tmp_path):
 
 def test_without_inputs_each_node_counts_alike_and_the_text_says_why(tmp_path):
     said = run(any_shape(tmp_path / "any.onnx"))
-    assert "note: nothing was run: input x is float of any shape; say --shape x=1,3,224,224" in said
+    assert "note: nothing was run: input x is float of any shape; give --shape x=1,3,224,224" in said
     assert "1 wide: work 1 nodes by critical path 1 nodes" in said
 
 
@@ -333,16 +333,16 @@ def test_without_inputs_each_node_counts_alike_and_the_text_says_why(tmp_path):
 def test_an_unknown_operator_is_bad_input(tmp_path):
     node = helper.make_node("Own", ["x"], ["y"], domain="com.example")
     path = saved(tmp_path / "own.onnx", [node], [info("x", [1])], [info("y", [1])], domains=[("com.example", 1)])
-    assert re.search("ONNX Runtime does not load it.*com.example", run(path, status=2), re.DOTALL)
+    assert re.search("ONNX Runtime can't load it.*com.example", run(path, status=2), re.DOTALL)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--shape", "z=1"], "no input is named z; the model has x"),
-        (["--shape", "x"], "is no shape; write NAME=1,3,224,224"),
+        (["--shape", "x"], "is not a shape; write NAME=1,3,224,224"),
         (["--shape", "x=1", "--inputs", "{model}"], "--shape and --inputs exclude each other"),
-        (["--inputs", "{model}"], "is no .npz file of plain arrays"),
+        (["--inputs", "{model}"], "is not an .npz file of plain arrays"),
     ],
 )
 def test_inputs_that_do_not_fit_are_bad_input(tmp_path, arguments, said):
@@ -352,10 +352,10 @@ def test_inputs_that_do_not_fit_are_bad_input(tmp_path, arguments, said):
 
 def test_what_is_no_model_is_bad_input(tmp_path):
     (tmp_path / "text.onnx").write_text("no model")
-    assert "is no ONNX model" in run(tmp_path / "text.onnx", status=2)
+    assert "is not an ONNX model" in run(tmp_path / "text.onnx", status=2)
     (tmp_path / "text.pt").write_text("no model")
     said = run(tmp_path / "text.pt", status=2)
-    assert re.search("a TorchScript model is read by torch|is no TorchScript model", said)
+    assert re.search("reading a TorchScript model requires torch|is not a TorchScript model", said)
 
 
 def branch(path):
@@ -414,7 +414,7 @@ def test_weights_that_were_cut_off_are_bad_input(tmp_path):
     path = wide(tmp_path / "model.onnx", 2, save_as_external_data=True, location="weights", size_threshold=0)
     os.truncate(tmp_path / "weights", 100)
     said = run(path, status=2)
-    assert "ONNX Runtime does not load it" in said
+    assert "ONNX Runtime can't load it" in said
     assert "out of bounds" in said
 
 

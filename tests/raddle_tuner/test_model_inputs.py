@@ -72,9 +72,16 @@ def test_a_shape_that_is_given_fills_what_the_model_leaves_open():
 @pytest.mark.parametrize(
     ("asked", "shapes", "said"),
     [
-        (model_input(shape=None), {}, "input x is float of any shape; say --shape x=1,3,224,224 or give an .npz file"),
-        (model_input(kind="bfloat16"), {}, r"input x is bfloat16 \[1\], which can't be made; what can: .*, float, "),
-        (ModelInput(name="x", type="sequence", shape=None), {}, "input x is sequence, which can't be made"),
+        (model_input(shape=None), {}, "input x is float of any shape; give --shape x=1,3,224,224 or an .npz file"),
+        (
+            model_input(kind="bfloat16"),
+            {},
+            (
+                r"input x is bfloat16 \[1\], which can't be generated; supported are .*, "
+                r"float, "
+            ),
+        ),
+        (ModelInput(name="x", type="sequence", shape=None), {}, "input x is sequence, which can't be generated"),
         (model_input(shape=("n", 3)), {"x": (1, 4)}, r"input x: \[1, 4\] does not fit float \[n, 3\]"),
         (model_input(), {"y": (1,)}, "no input is named y; the model has x"),
         (model_input(shape=("n",)), {"x": (1 << 40,)}, "input x: .* more than 8 GiB"),
@@ -95,7 +102,7 @@ def test_shapes_are_read_from_text(text, parsed):
 
 @pytest.mark.parametrize("text", ["x", "=1", "x=1,,2", "x=-1", "x=one", "x=1x3"])
 def test_what_is_no_shape_is_said(text):
-    with pytest.raises(InputError, match="is no shape; write NAME=1,3,224,224"):
+    with pytest.raises(InputError, match="is not a shape; write NAME=1,3,224,224"):
         inputs.parsed_shape(text)
 
 
@@ -127,7 +134,7 @@ def test_a_file_that_holds_no_arrays_by_name_says_so(tmp_path):
     np.save(tmp_path / "one.npy", np.zeros(1))
     np.savez(tmp_path / "objects.npz", x=np.array([{}], dtype=object))
     for name in ("text", "one.npy", "objects.npz"):
-        with pytest.raises(InputError, match=rf"{name}: is no \.npz file of plain arrays"):
+        with pytest.raises(InputError, match=rf"{name}: is not an \.npz file of plain arrays"):
             inputs.read_npz(tmp_path / name, [])
     with pytest.raises(InputError, match="No such file"):
         inputs.read_npz(tmp_path / "absent.npz", [])
@@ -137,7 +144,7 @@ def test_a_file_that_is_no_model_says_so(tmp_path):
     (tmp_path / "text.onnx").write_text("not a model")
     (tmp_path / "empty.onnx").write_bytes(b"")
     for name in ("text.onnx", "empty.onnx"):
-        with pytest.raises(InputError, match=f"{name}: is no ONNX model"):
+        with pytest.raises(InputError, match=f"{name}: is not an ONNX model"):
             inputs.read(tmp_path / name)
     with pytest.raises(InputError, match=r"absent\.onnx: No such file"):
         inputs.read(tmp_path / "absent.onnx")

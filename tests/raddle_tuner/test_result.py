@@ -79,8 +79,8 @@ def test_of_the_logs_of_several_jobs_the_search_is_shown_wherever_it_stands(tmp_
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("", "no JSON of a result"),
-        ("ended\n", "no JSON of a result"),
+        ("", "not a JSON result"),
+        ("ended\n", "not a JSON result"),
         ('{"version": 7}', "version: 7 is not 1, the one that this Raddle reads"),
     ],
 )

@@ -62,7 +62,7 @@ def test_that_blocks_are_disturbed_is_said_once():
     driver(given).drive(asking())
     assert len(given.asked) > 2
     assert given.said == [
-        "other processes took 40 % of the machine: blocks so disturbed say less, so that it takes longer"
+        "other processes took 40 % of the machine: disturbed blocks are less precise, so the search takes longer"
     ]
 
 
@@ -109,7 +109,7 @@ def test_a_search_goes_on_where_nothing_can_be_recorded_any_more(tmp_path):
     with recorded(tmp_path) as record, open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
         driver(given, Record(full, record.answers, 0.0)).drive(asking())
         assert len(given.asked) > 2
-        assert given.said == ["/dev/full: No space left on device: blocks are recorded no more"]
+        assert given.said == ["/dev/full: No space left on device: blocks are no longer recorded"]
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0, 5.0, 20.0, 50.0, 500.0])

@@ -47,12 +47,12 @@ def test_a_request_as_bytes_says_how_long_its_header_and_each_tensor_are():
 @pytest.mark.parametrize(
     ("server", "model", "said"),
     [
-        (JSON, b"no JSON", "the model's metadata is no JSON object: b'no JSON'"),
-        (JSON, b"[]", "the model's metadata is no JSON object"),
+        (JSON, b"no JSON", "the model's metadata is not a JSON object: b'no JSON'"),
+        (JSON, b"[]", "the model's metadata is not a JSON object"),
         (JSON, b"{}", "names no inputs; give the request by --http"),
-        (b"", metadata(("x", "FP32", [1])), "the server's metadata is no JSON object"),
+        (b"", metadata(("x", "FP32", [1])), "the server's metadata is not a JSON object"),
         (JSON, b'{"inputs": [{"name": "x"}]}', "an input without name, datatype and shape"),
-        (JSON, metadata(("x", "BF16", [1])), "input x is BF16 [1], which can't be made"),
+        (JSON, metadata(("x", "BF16", [1])), "input x is BF16 [1], which can't be generated"),
         (JSON, metadata(("x", "FP16", [1])), "input x is FP16, which JSON can't carry"),
     ],
 )

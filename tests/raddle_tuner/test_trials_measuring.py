@@ -206,7 +206,7 @@ def test_a_result_of_a_server_is_for_the_onnxruntime_that_its_shim_tells_of(meas
     ("how", "path", "why"),
     [
         ("500", "ask", "it answers 500 Internal Server Error: no model here"),
-        ("never", "ask", "it takes connections and does not answer"),
+        ("never", "ask", "it accepts connections but does not answer"),
         ("not at all", "ask", "ended with status 1: no such model"),
         ("well", "elsewhere", "it answers 404 Not Found"),
     ],

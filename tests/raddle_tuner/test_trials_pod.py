@@ -125,9 +125,9 @@ def test_a_container_that_was_started_again_is_noticed(shared):
             processes.start()
             processes.check()
         with tuning_pods.container(shared):
-            with pytest.raises(TrialError, match="started again meanwhile, as it is when it takes more memory"):
+            with pytest.raises(TrialError, match="restarted meanwhile, for example after exceeding its memory limit"):
                 processes.pause()
-            with pytest.raises(TrialError, match="started again"):
+            with pytest.raises(TrialError, match="restarted meanwhile"):
                 processes.check()
             entered.__exit__(None, None, None)
             with one.place(given(), ["true"], print) as (processes, _):
@@ -145,7 +145,7 @@ def test_a_container_that_shares_its_processes_is_refused_before_anything_is_sto
 
 
 def test_a_container_that_does_not_show_up_is_said(shared):
-    with Pod(shared) as one, pytest.raises(TrialError, match=r"not answer within 0.1 s: has its image /bin/sh\?"):
+    with Pod(shared) as one, pytest.raises(TrialError, match=r"not answer within 0.1 s: does its image have /bin/sh\?"):
         one.await_ready(0.1)
 
 

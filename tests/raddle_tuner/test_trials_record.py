@@ -72,7 +72,7 @@ def test_a_record_of_another_question_is_refused_with_what_differs(tmp_path):
     with pytest.raises(RecordError) as error:
         Record.of(path, asked(replace(KEY, limit_cpus=None), budget_s=60.0))
     assert str(error.value) == (
-        f"{path} is of another question: key.limitCPUs is 2.0 there, null now; budgetS is 180.0 there, 60.0 now"
+        f"{path} is of a different tuning: key.limitCPUs is 2.0 there, null now; budgetS is 180.0 there, 60.0 now"
     )
 
 
@@ -85,18 +85,18 @@ def test_how_long_the_first_start_took_is_kept_since_the_search_was_planned_by_i
 
 def test_two_do_not_write_one_record(tmp_path):
     path = tmp_path / "record"
-    with Record.of(path, asked()), pytest.raises(RecordError, match="another raddle tune writes it"):
+    with Record.of(path, asked()), pytest.raises(RecordError, match="another raddle tune is writing it"):
         Record.of(path, asked())
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nothing of it\n", ":1: is no record of raddle tune"),
-        ("without an end of line", ":1: is no record of raddle tune"),
-        ("a file of mine\nwith an end", ":1: is no record of raddle tune"),
-        ("[]\n", ":1: is no record of raddle tune"),
-        ('{"version": 0}\n', ":1: is no record of raddle tune"),
+        ("nothing of it\n", ":1: is not a record of raddle tune"),
+        ("without an end of line", ":1: is not a record of raddle tune"),
+        ("a file of mine\nwith an end", ":1: is not a record of raddle tune"),
+        ("[]\n", ":1: is not a record of raddle tune"),
+        ('{"version": 0}\n', ":1: is not a record of raddle tune"),
         (json.dumps(asked()) + "\nask\n", ":2: Expecting value"),
         (json.dumps(asked()) + '\n{"request": 1}\n', ":2: request: 1 is not an object"),
         (json.dumps(asked()) + "\n3\n", ":2: line: 3 is not an object"),

@@ -178,7 +178,7 @@ def test_the_containers_own_command_is_asked_with_what_the_config_map_has(asked,
     ("key", "said"),
     [
         ("other", "it answers 422 Unprocessable"),
-        ("typo", "spec.server.request.configMap: ConfigMap requests is not there or has no key typo"),
+        ("typo", "spec.server.request.configMap: ConfigMap requests does not exist or has no key typo"),
     ],
 )
 def test_a_request_that_the_server_refuses_or_that_is_not_there_is_said(asked, theirs, key, said):
@@ -207,7 +207,7 @@ def test_a_model_that_the_tuners_memory_can_not_hold_is_refused_before_it_is_rea
 def test_a_script_of_torch_is_refused(theirs):
     found, _ = ended(of_model("/models/net.pt"), theirs)
     assert found.error == (
-        "spec.model: /models/net.pt is TorchScript, which does not say what its inputs are: tune its server"
+        "spec.model: /models/net.pt is TorchScript, which does not describe its inputs: tune its server"
     )
 
 
@@ -217,14 +217,14 @@ def test_inputs_that_can_not_be_made_are_named_with_the_field_that_helps(theirs)
     onnx.save(helper.make_model(helper.make_graph([node], "any", [x], [y])), theirs / "any.onnx")
     found, _ = ended(of_model(theirs / "any.onnx"), theirs)
     assert found.error == (
-        "spec.model: input x is float of any shape, which can't be made: tune its server by spec.server"
+        "spec.model: input x is float of any shape, which can't be generated: tune its server with spec.server"
     )
 
 
 def test_what_is_no_model_is_said_by_its_path_in_the_container(theirs):
     (theirs / "notes.txt").write_text("no model")
     found, _ = ended(of_model(theirs / "notes.txt"), theirs)
-    assert found.error.startswith(f"{theirs}/notes.txt: is no ONNX model")
+    assert found.error.startswith(f"{theirs}/notes.txt: is not an ONNX model")
 
 
 def test_a_server_that_ends_is_said_with_its_last_words(theirs):

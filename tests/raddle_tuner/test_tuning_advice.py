@@ -29,7 +29,8 @@ def test_what_is_better_is_said_with_gain_interval_and_noise():
     changed = with_result(gain=Interval(percent=-18.0, low=-23.0, high=-12.0), noise_percent=1.5)
     assert advice.answer(changed.result) == (
         "Use ioBinding True, intraOp 3, spinning Never: the slowest tenth of the requests takes 18.0 % less time "
-        "(95 % interval: 12.0 to 23.0 %) than with the plan. Two equal settings differ by up to 1.5 % here."
+        "(95 % interval: 12.0 to 23.0 %) than with the plan. Two measurements of the same settings differ by up to "
+        "1.5 % here."
     )
 
 
@@ -42,8 +43,14 @@ def test_more_of_a_figure_is_said_as_more():
 @pytest.mark.parametrize(
     ("verdict", "begins"),
     [
-        (Verdict.NO_DIFFERENCE, "Keep the plan: no setting is significantly better. Two equal settings differ"),
-        (Verdict.INCONCLUSIVE, "Not decided: the budget ended before it was certain whether ioBinding True, intraOp 3"),
+        (
+            Verdict.NO_DIFFERENCE,
+            "Keep the plan: no setting is significantly better. Two measurements of the same settings differ",
+        ),
+        (
+            Verdict.INCONCLUSIVE,
+            "Not decided: the budget ran out before it was certain whether ioBinding True, intraOp 3",
+        ),
         (Verdict.BOUND_NOT_MET, "No setting that was measured keeps p99 within 40 ms: with the plan, "),
     ],
 )
@@ -54,14 +61,14 @@ def test_the_other_verdicts_say_what_to_do(verdict, begins):
 def test_a_rate_above_the_capacity_is_said_with_both():
     changed = with_result(verdict=Verdict.BOUND_NOT_MET, bound=None, capacity=12.0)
     assert advice.answer(changed.result).startswith(
-        "20 requests a second are above the capacity: at most 12 are served. Ask for fewer, or give more CPUs."
+        "20 requests a second are above the capacity: at most 12 are served. Lower the rate, or give more CPUs."
     )
 
 
 def test_where_nothing_else_was_measured_no_other_setting_is_said_to_break_the_bound():
     result = undecided(Verdict.BOUND_NOT_MET).result
     said = advice.answer(replace(result, trials=result.trials[:1]))
-    assert said.startswith("p99 does not keep within 40 ms: with the plan, ")
+    assert said.startswith("p99 does not stay within 40 ms: with the plan, ")
     assert "No other setting was measured." in said
 
 
@@ -76,13 +83,13 @@ def test_a_winner_that_only_keeps_the_bound_is_not_said_to_gain():
 def test_too_few_queries_are_not_called_a_bound_that_is_broken():
     bound = replace(TUNING.result.bound, queries=300, over=1, needed=662)
     changed = with_result(verdict=Verdict.BOUND_NOT_MET, bound=bound)
-    assert "Not certain that p99 keeps within 40 ms" in advice.answer(changed.result)
-    assert "it takes 662 requests to be sure. Give it a longer budget." in advice.answer(changed.result)
+    assert "Not certain that p99 stays within 40 ms" in advice.answer(changed.result)
+    assert "it takes 662 requests to be sure. Set a longer budget." in advice.answer(changed.result)
 
 
 def test_noise_that_was_not_measured_is_not_said_to_be_none():
     changed = with_result(verdict=Verdict.INCONCLUSIVE, gain=None, noise_percent=0.0)
-    assert "equal settings" not in advice.answer(changed.result)
+    assert "of the same settings" not in advice.answer(changed.result)
 
 
 def test_the_patch_is_the_winners_part_of_a_policy_with_the_reasons():
@@ -100,11 +107,11 @@ def comments(patch):
 def test_a_patch_that_counts_on_the_program_says_what_that_has_to_do():
     settings = {"program.instances": 2, "budget.workersPerContainer": 2, "threads.intraOp": 1}
     patch = advice.policy_patch(with_result(winner=Candidate.of(settings)))
-    needed = "only with what the program has to do itself: Run 2 processes, each with a session of its own;"
+    needed = "requires changes to the program: Run 2 processes, each with a session of its own;"
     assert yaml.safe_load(patch)["spec"]["budget"] == {"workersPerContainer": 2}
     assert needed in comments(patch)
     alone = advice.policy_patch(with_result(winner=Candidate.of({"threads.intraOp": 1})))
-    assert "only with" not in comments(alone)
+    assert "requires changes" not in comments(alone)
 
 
 def test_the_patch_of_a_winner_that_only_keeps_the_bound_says_so():

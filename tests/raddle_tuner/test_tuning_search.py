@@ -161,7 +161,7 @@ def test_recorded_answers_lead_a_new_search_to_the_same_place(seed, kept):
 
 def test_answers_of_another_search_are_refused():
     other = MeasurementRequest(candidate=Candidate(), rate=1.0, seconds=1.0, seed=0, phase="A/A")
-    with pytest.raises(ValueError, match="another search was recorded"):
+    with pytest.raises(ValueError, match="the record is of another search"):
         replay(tune(LATENCY, SPACE), [(other, Failure(""))])
 
 
@@ -171,7 +171,7 @@ def test_ended_early_it_tells_what_is_known(blocks):
     result = drive(tune(LATENCY, SPACE), lambda ask: machine(ask) if next(number) < blocks else None)
     assert len(machine.asked) == blocks
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert "ended before all was measured" in result.remarks
+    assert "ended before everything was measured" in result.remarks
 
 
 def test_candidates_are_compared_under_the_same_arrivals_and_take_turns_to_go_first():
@@ -432,4 +432,4 @@ def test_a_winner_that_is_none_or_fails_here_is_not_confirmed_and_says_why(machi
 
 def test_a_proof_that_runs_out_of_budget_is_inconclusive():
     result = confirmed(Machine(), seconds=20.0)
-    assert (result.verdict, result.remarks) == (Verdict.INCONCLUSIVE, ("ended before all was measured",))
+    assert (result.verdict, result.remarks) == (Verdict.INCONCLUSIVE, ("ended before everything was measured",))

@@ -53,7 +53,7 @@ def test_bounded_spinning_is_the_policys_own_50_microseconds():
 
 
 def test_parallel_is_tried_only_where_the_graph_is_wide_enough():
-    assert why_not(LIMIT_2, "threads.interOp") == "no operators of the model are known to run beside each other"
+    assert why_not(LIMIT_2, "threads.interOp") == "no operators of the model are known to run in parallel"
     assert values(Case(max_inter_op=3), "threads.interOp") == [2, 3]
     assert values(Case(max_inter_op=64), "threads.interOp") == [2, 4, 8]
 
@@ -106,7 +106,7 @@ def test_a_user_narrows_the_space():
     streams = "onnxruntime.providerOptions.OpenVINOExecutionProvider.num_streams"
     assert values(Case(providers=("OpenVINOExecutionProvider",)), streams, {streams: [1, "2"]}) == ["1", "2"]
     narrowed = space(LIMIT_2, {"threads.spinning": []})
-    assert ("threads.spinning", "left out of the space") in narrowed.left_out
+    assert ("threads.spinning", "excluded from the space") in narrowed.left_out
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_processes_whose_versions_are_forgotten_list_again_and_know_what_is_gone
             truth.SETTLE_S,
         )
         forgotten_s = time.monotonic() - began_s
-        told = [process.log.count("has forgotten our version") for process in (raddle.webhook, raddle.controller)]
+        told = [process.log.count("the resource version is too old") for process in (raddle.webhook, raddle.controller)]
         figures |= {
             "changes meanwhile": PADDING + 9,
             "a watch from before is answered": code,

@@ -65,7 +65,7 @@ def test_bytes_that_are_no_text_in_the_plan_leave_the_application_alone(executab
     raw[b"RADDLE_PLAN"] = b"v=1;intra=\xff\xfe"
     done = subprocess.run([executable, app, model], env=raw, capture_output=True, timeout=120, check=False)
     assert json.loads(done.stdout.splitlines()[-1])["records"] == 0
-    assert done.stderr.count(b"raddle: onnxruntime is left alone: plan field intra=") == 1
+    assert done.stderr.count(b"raddle: onnxruntime is not configured: plan field intra=") == 1
 
 
 # --- surroundings -------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_without_proc_or_sys_sessions_work_and_one_line_says_what_is_not_known(
 @pytest.mark.parametrize(
     ("having", "count", "why"),
     [
-        (torch_lab.installed, 2, "intra_op=default (this torch can't be told a count without /proc/cpuinfo)"),
+        (torch_lab.installed, 2, "intra_op=default (this torch can't be configured without /proc/cpuinfo)"),
         (torch_lab.trixie, 1, "intra_op=1 (planned 2, cut to cpuset of 1)"),
     ],
 )
@@ -232,4 +232,4 @@ session = onnxruntime.InferenceSession(sys.argv[1], Frozen(), providers=["CPUExe
 def test_options_of_a_class_that_forbids_changes_are_left_alone(executable, planned, model):
     done = shim_lab.python(executable, "-c", FROZEN, str(model), env=planned, check=False)
     assert done.returncode == 0, done.stderr
-    assert ours(done) == ["raddle: onnxruntime session is left alone: AttributeError('intra_op_num_threads')"]
+    assert ours(done) == ["raddle: onnxruntime session is not configured: AttributeError('intra_op_num_threads')"]

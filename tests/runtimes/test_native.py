@@ -68,7 +68,7 @@ def test_spinning_is_bounded_where_the_release_can_bound_it(kind, version, prove
         said = (
             "spinning 200 us"
             if bounded(version)
-            else "spinning off (planned bounded, which onnxruntime can since 1.26)"
+            else "spinning off (planned bounded, which onnxruntime supports since 1.26)"
         )
         assert said in short.lines[0]
     if bounded(version):

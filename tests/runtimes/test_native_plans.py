@@ -95,7 +95,7 @@ def test_with_a_bad_plan_the_program_runs_as_without_raddle_and_one_line_says_wh
     with pytest.raises(env.PlanError) as error:
         env.decode(plan)
     (line,) = found.lines
-    assert line.startswith("raddle: onnxruntime is left alone: plan ")
+    assert line.startswith("raddle: onnxruntime is not configured: plan ")
     # The same part of it as Python names.
     assert line.split()[6] == str(error.value).split()[1]
 
@@ -127,7 +127,7 @@ def test_an_onnx_runtime_too_old_or_of_another_major_version_is_left_alone_with_
     assert found.calls == stock.calls
     (line,) = found.lines
     assert line.startswith("raddle: onnxruntime")
-    assert "is left alone" in line
+    assert "is not configured" in line
 
 
 def test_a_session_that_fails_with_the_plans_values_is_made_with_the_codes(reaching):
@@ -178,9 +178,9 @@ def test_the_variables_count_without_a_shim_is_raddles_own(reaching, variable, i
     ("options", "variables", "spinning"),
     [
         ("", {}, "spinning 200 us"),
-        ("intra=3", {}, "spinning off (planned bounded, stopped: cpuset of 2)"),
-        ("", {env.ORT_INTRA: "8"}, "spinning off (planned bounded, stopped: cpuset of 2)"),
-        ("parallel=1 intra=2 inter=2", {}, "spinning off (planned bounded, stopped: cpuset of 2)"),
+        ("intra=3", {}, "spinning off (planned bounded, turned off: cpuset of 2)"),
+        ("", {env.ORT_INTRA: "8"}, "spinning off (planned bounded, turned off: cpuset of 2)"),
+        ("parallel=1 intra=2 inter=2", {}, "spinning off (planned bounded, turned off: cpuset of 2)"),
     ],
 )
 def test_spinning_is_decided_by_the_pools_that_there_are(reaching, options, variables, spinning):

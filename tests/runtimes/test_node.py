@@ -144,7 +144,7 @@ def test_a_string_of_the_codes_brings_its_own_count_or_goes_with_it():
     overridden = run(application(NEWEST) / "app.cjs", options, text=plan(existing="override"))
     assert respected.sessions[0]["cpus"] == [str(one)] * 2
     assert overridden.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(shim_lab.two_cpus()))]
-    assert "affinity none (the code's is overridden)" in overridden.lines[0]
+    assert "affinity none (the code's value is overridden)" in overridden.lines[0]
 
 
 # --- where it doesn't work ------------------------------------------------------------------------------------------

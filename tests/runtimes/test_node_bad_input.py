@@ -24,7 +24,7 @@ def test_a_plan_that_cannot_be_used_leaves_the_process_alone(text, why):
     stock = node_lab.stock(application(NEWEST) / "app.cjs", {}, {"intraOpNumThreads": 3})
     assert seen.threads == stock.threads
     (line,) = seen.lines
-    assert line.startswith("raddle: onnxruntime is left alone: ")
+    assert line.startswith("raddle: onnxruntime is not configured: ")
     assert why in line
     assert len(line) < 250
 

@@ -45,7 +45,11 @@ def test_each_worker_has_a_core_and_no_other_session_has_it_too(release, seen, p
     assert first["affinity"] == [str(TWO[1])]
     assert second["affinity"] == own_options["affinity"] == [BOTH]
     reasons = [record["because"].get("affinity") for record in seen["core"]["records"]]
-    assert reasons[:3] == [None, "another session's workers have a core each", "the options object is the code's own"]
+    assert reasons[:3] == [
+        None,
+        "the workers of another session are pinned to these cores",
+        "the options object is the code's own",
+    ]
 
 
 def test_workers_of_one_numa_node_may_use_all_of_its_cpus_that_are_the_container_s(release, seen, proves):

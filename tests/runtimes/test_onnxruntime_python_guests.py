@@ -192,7 +192,7 @@ def test_what_is_not_a_plan_leaves_the_application_alone_and_says_so_in_one_line
     found = lab.probe(NEWEST, "", {"intra": 3}, None, extra={env.PLAN: plan})
     assert pools(found) == bare_pools
     assert found["records"] == []
-    assert found["stderr"].startswith("raddle: onnxruntime is left alone: plan ")
+    assert found["stderr"].startswith("raddle: onnxruntime is not configured: plan ")
     assert why in found["stderr"]
     assert found["stderr"].count("\n") == 1
 

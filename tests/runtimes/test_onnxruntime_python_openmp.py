@@ -81,11 +81,11 @@ def test_the_arena_s_switches_are_set_as_in_any_build(seen, proves):
 
 def test_what_this_version_can_not_do_is_said(seen):
     because = seen["unknown"]["records"][0]["because"]
-    assert because["globalPool"] == "onnxruntime can since 1.23"
-    assert because["shrink"] == "onnxruntime can since 1.8"
+    assert because["globalPool"] == "onnxruntime supports it since 1.23"
+    assert because["shrink"] == "onnxruntime supports it since 1.8"
     assert because["configEntries"] == (
-        "session.intra_op.allow_spinning: onnxruntime can since 1.8; "
-        "session.force_spinning_stop: onnxruntime can since 1.12"
+        "session.intra_op.allow_spinning: onnxruntime supports it since 1.8; "
+        "session.force_spinning_stop: onnxruntime supports it since 1.12"
     )
 
 
@@ -95,7 +95,7 @@ def test_what_this_version_can_not_do_is_said(seen):
         # What the webhook itself sets equals the plan.
         ({env.OMP: "2"}, PLAN, 1, None),
         ({env.OMP: ""}, PLAN, 1, None),
-        ({env.OMP: "3"}, PLAN, 2, "OMP_NUM_THREADS is set otherwise"),
+        ({env.OMP: "3"}, PLAN, 2, "OMP_NUM_THREADS has another value"),
         ({env.OMP: "3"}, PLAN + ";existing=override", 1, None),
     ],
 )
@@ -126,5 +126,5 @@ def test_a_narrower_container_than_planned_for_cuts_the_team(lab):
 def test_what_is_not_a_plan_leaves_the_build_alone_and_is_said_in_one_line(lab):
     found = lab.probe(RELEASE, "intra=4096;omp=2;spin=never", extra={env.OMP: "2"})
     assert (found["sessions"][0]["pool"], found["records"]) == (1, [])
-    assert found["stderr"].startswith("raddle: onnxruntime is left alone: plan field intra='4096'")
+    assert found["stderr"].startswith("raddle: onnxruntime is not configured: plan field intra='4096'")
     assert found["stderr"].count("\n") == 1

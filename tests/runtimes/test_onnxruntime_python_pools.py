@@ -118,7 +118,7 @@ def test_bounded_spinning_is_short_or_none_where_the_release_can_not_bound_it(re
         assert (record["effective"]["spin"], record["effective"]["spinUs"]) == ("bounded", 300)
     else:
         assert spinning(found) == {"allow_spinning": "0"}
-        assert record["because"]["spin"] == "planned bounded, which onnxruntime can since 1.26"
+        assert record["because"]["spin"] == "planned bounded, which onnxruntime supports since 1.26"
 
 
 def test_spinning_stops_with_the_last_run_where_that_is_planned(release, seen, burnt_s, proves):
@@ -133,4 +133,4 @@ def test_spinning_stops_with_the_last_run_where_that_is_planned(release, seen, b
             "session.force_spinning_stop": "1",
         }
     else:
-        assert record["because"]["configEntries"] == INTRA + "spin_backoff_max: onnxruntime can since 1.26"
+        assert record["because"]["configEntries"] == INTRA + "spin_backoff_max: onnxruntime supports it since 1.26"

@@ -56,9 +56,9 @@ def test_the_plan_s_options_reach_the_native_session_beside_the_application_s(re
     assert session["pool"] == 1
     assert record["effective"]["providerOptions"] == {CUDA: OPTIONS}
     assert (record["effective"]["spin"], record["effective"]["intra"]) == ("never", 2)
-    assert record["because"]["spin"] == "planned bounded, stopped: " + CUDA
+    assert record["because"]["spin"] == "planned bounded, turned off: " + CUDA
     assert session["providers"] == record["providers"]
-    missing = "asked for, and not in use: " + CUDA
+    missing = "requested, but not in use: " + CUDA
     assert record["because"].get("providers") == (None if CUDA in record["providers"] else missing)
 
 

@@ -7,7 +7,7 @@ from support.runtimes.ort_lab import ROW, at_least, version
 pytestmark = ort_lab.MARKS
 
 GLOBAL_POOL = "the process's global thread pool"
-SINCE = "onnxruntime can since 1.23"
+SINCE = "onnxruntime supports it since 1.23"
 # A run of the wide model takes two blocks of 8 MiB, of the wider one two of 40 MiB: glibc gives back above 32 only.
 COLUMNS, WIDER_COLUMNS = 2048, 10240
 BLOCKS_MB, WIDER_BLOCKS_MB = 16, 80
@@ -88,7 +88,7 @@ def test_a_count_in_the_code_is_kept_until_another_session_has_made_the_pool(rel
     found, records = seen["counts"], seen["counts"]["records"]
     assert pools(found) == [2, 1, 0]
     reasons = [record["because"].get("globalPool") for record in records]
-    assert reasons == ["set in the code", None, "made before a session whose own counts can't be kept"]
+    assert reasons == ["set in the code", None, "created before a session whose own counts can't be kept"]
 
 
 def test_eight_sessions_hold_one_arena_s_memory_where_it_is_shared(release, seen, proves):

@@ -203,7 +203,7 @@ def test_a_count_reaches_no_thread_that_has_worked_but_its_own(imported, having)
     ("plan", "said"),
     [
         ("", ""),
-        ("v=1;omp=4096", "raddle: torch is left alone: plan field omp='4096' must be an integer from 1 to 1024"),
+        ("v=1;omp=4096", "raddle: torch is not configured: plan field omp='4096' must be an integer from 1 to 1024"),
     ],
 )
 def test_no_plan_and_a_bad_one_leave_torch_as_it_is(imported, plan, said):

@@ -27,17 +27,17 @@ HEADER = """\
 """
 
 DESCRIPTION = (
-    "ClusterInferenceThreading is an InferenceThreading for the whole cluster: it gives the inference containers of "
-    "the selected pods thread counts, spinning and CPU placement that fit the node's real CPUs and the container's "
-    "real limits, in every namespace that namespaceSelector selects, on pods that are opted in (label "
-    "raddle.dev/inject on the namespace). Of all policies that select a pod exactly one governs it; policies do not "
-    "merge. A field that is absent is decided by Raddle."
+    "ClusterInferenceThreading is an InferenceThreading for the whole cluster. It sets thread counts, spinning and "
+    "CPU placement of the inference containers in the selected pods, computed from the node's CPUs and the "
+    "container's limits. It applies to pods that are opted in (label raddle.dev/inject on the namespace), in every "
+    "namespace that namespaceSelector selects. If several policies select a pod, exactly one governs it; policies "
+    "are not merged. Raddle decides fields that are absent."
 )
 
 TIER = {
     "description": (
-        "Where the policy stands beside others. Admin: before every policy of the pod's namespace, which can't change "
-        "what it says. Baseline: after them, for pods that no other policy governs."
+        "Precedence over the policies of the pod's namespace. Admin: takes precedence over all of them. Baseline: "
+        "governs only pods that none of them governs."
     ),
     "type": "string",
     "enum": ["Admin", "Baseline"],
@@ -195,10 +195,10 @@ def _namespace_selector(pod_selector: dict[str, Any]) -> dict[str, Any]:
     selector["default"] = {}
     properties = selector["properties"]
     properties["matchLabels"]["description"] = (
-        "Labels that a namespace must have, with exactly these values. Absent or {} asks for none."
+        "Labels that a namespace must have, with exactly these values. Absent or {} requires none."
     )
     properties["matchExpressions"]["description"] = (
-        "Requirements on labels, all of which a namespace must meet. Absent or [] asks for none."
+        "Requirements on labels, all of which a namespace must meet. Absent or [] requires none."
     )
     return selector
 

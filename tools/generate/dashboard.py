@@ -61,19 +61,24 @@ ROWS: Final = (
         title="At a glance",
         panels=(
             number("Webhooks ready", "sum(raddle_webhook_ready)", "Pods of the webhook that answer."),
-            number("Controllers leading", "sum(raddle_controller_leader)", "1; for seconds 0 when another takes over."),
-            number("Pods with values", "sum(raddle_injected_pods)", "Of those that a policy governs."),
-            number("Missed pods", "sum(raddle_missed_pods) or vector(0)", "They should have values.", red_from=1),
+            number("Controllers leading", "sum(raddle_controller_leader)", "1; 0 for some seconds during a failover."),
+            number("Pods with values", "sum(raddle_injected_pods)", "Governed pods that have values."),
+            number(
+                "Missed pods",
+                "sum(raddle_missed_pods) or vector(0)",
+                "Pods that should have values and do not.",
+                red_from=1,
+            ),
             number(
                 "Certificate ends in",
                 "min((raddle_webhook_certificate_expiry_timestamp_seconds > 0) - time())",
-                "The one that the webhook serves.",
+                "The webhook's serving certificate.",
                 unit="s",
             ),
             number(
-                "Errors of ours in a day",
+                "Internal errors in a day",
                 "sum(increase(raddle_webhook_fail_open_total[1d]))",
-                "Reviews allowed without values because of them.",
+                "Reviews allowed without values because of an internal error.",
                 red_from=1,
             ),
         ),
@@ -83,7 +88,8 @@ ROWS: Final = (
         panels=(
             graph(
                 "Governed pods",
-                "Stale: by older settings. Safe: not their node's numbers. Older: from before their policy.",
+                "Stale: outdated settings. Safe values: not computed for their node. Older: created before their "
+                "policy.",
                 ("matched", "sum(raddle_matched_pods)"),
                 ("with values", "sum(raddle_injected_pods)"),
                 ("stale", "sum(raddle_stale_pods)"),
@@ -105,44 +111,44 @@ ROWS: Final = (
             ),
             graph(
                 "Policies",
-                "Accepted, and degraded among them.",
+                "By condition Accepted, and those that are Degraded.",
                 ("accepted {{accepted}}", "sum by (accepted) (raddle_policies)"),
                 ("degraded", 'sum(raddle_policies{degraded="true"})'),
             ),
             graph(
                 "Topologies",
-                "Whether they still describe their node, and a machine at all.",
+                "Whether they are up to date and valid.",
                 ("fresh {{fresh}}", "sum by (fresh) (raddle_topologies)"),
                 ("not valid", 'sum(raddle_topologies{valid="false"})'),
                 ("nodes without", "sum(raddle_nodes_without_topology)"),
             ),
             graph(
                 "Tunings",
-                "Whether they can be carried out, have a result, and what is done with their Jobs.",
+                "Whether they can run and have a result, and the actions on their Jobs.",
                 ("accepted {{accepted}}", "sum by (accepted) (raddle_tunings)"),
                 ("with a result", 'sum(raddle_tunings{valid="true"})'),
                 ("Jobs {{outcome}}", per_s("raddle_controller_tuning_jobs_total", "outcome")),
             ),
             graph(
                 "Values withheld",
-                "Pods that got values, but not all, by reason.",
+                "Pods that got some of their values, but not all, by reason.",
                 ("{{reason}}", per_s("raddle_webhook_withheld_total", "reason") + " > 0"),
                 unit="cps",
             ),
         ),
     ),
     Row(
-        title="What runs, where agents look",
+        title="Running containers, as observed by agents",
         panels=(
             graph(
                 "Containers with a plan",
-                "That run, and those that run otherwise than planned, by cause.",
+                "Running containers, and those that differ from their plan, by cause.",
                 ("running", "sum(raddle_policy_containers_running)"),
                 ("{{cause}}", "sum by (cause) (raddle_policy_containers_drifted)"),
             ),
             graph(
-                "Policies with most drift",
-                "Containers that run otherwise than planned; one with several causes counts for each.",
+                "Policies with the most drift",
+                "Containers that differ from their plan; one with several causes counts for each.",
                 (
                     "{{policy_namespace}}/{{policy}}",
                     "topk(10, sum by (policy_namespace, policy) (raddle_policy_containers_drifted))",
@@ -150,19 +156,19 @@ ROWS: Final = (
             ),
             graph(
                 "Throttled by threads",
-                "Containers with more threads than planned that are throttled in a quarter of their periods and more.",
+                "Containers with more threads than planned that are throttled in at least a quarter of their periods.",
                 ("{{namespace}}", "namespace:raddle_container_throttled_by_threads:count"),
             ),
             graph(
                 "Threads",
-                "Of governed containers: planned for one session, in effect, and all that used CPU time.",
+                "Threads of governed containers: planned for one session, in effect, and all that used CPU time.",
                 ("planned", "sum(raddle_container_threads_planned)"),
                 ("in effect", "sum(raddle_container_threads_effective)"),
                 ("ran", "sum(raddle_container_threads_ran)"),
             ),
             graph(
                 "Throttled periods",
-                "The ten containers that are throttled most.",
+                "The ten most throttled containers.",
                 (
                     "{{namespace}}/{{pod}} {{container}}",
                     "topk(10, raddle_container_cpu_throttled_periods_ratio)",
@@ -171,7 +177,7 @@ ROWS: Final = (
             ),
             graph(
                 "Waiting for a CPU",
-                "Seconds a second that threads could have run and did not: the ten containers with most.",
+                "Seconds per second that runnable threads waited for a CPU: the ten highest containers.",
                 (
                     "{{namespace}}/{{pod}} {{container}}",
                     "topk(10, rate(raddle_container_cpu_delay_seconds_total[$__rate_interval]))",
@@ -184,7 +190,7 @@ ROWS: Final = (
         panels=(
             graph(
                 "Reviews",
-                "By path and what was decided.",
+                "By path and decision.",
                 ("{{path}} {{decision}}", per_s("raddle_webhook_requests_total", "path, decision")),
                 unit="reqps",
             ),
@@ -197,24 +203,24 @@ ROWS: Final = (
             ),
             graph(
                 "Bindings",
-                "What became of the pods' safe values.",
+                "By outcome for the pods' safe values.",
                 ("{{outcome}}", per_s("raddle_webhook_bindings_total", "outcome") + " > 0"),
                 unit="reqps",
             ),
             graph(
                 "Cache age",
-                "Time since the API server was last heard; the oldest process.",
+                "Time since the last response of the API server; maximum over processes.",
                 ("{{kind}}", "max by (kind) (raddle_webhook_cache_age_seconds)"),
                 unit="s",
             ),
             graph(
                 "Cache size",
-                "Objects kept; the fullest process.",
+                "Objects in the cache; maximum over processes.",
                 ("{{kind}}", "max by (kind) (raddle_webhook_cache_objects)"),
             ),
             graph(
                 "Event loop lag",
-                "Near 0 where the process gets its CPU.",
+                "Near 0 if the process gets enough CPU.",
                 ("{{instance}}", "raddle_webhook_event_loop_lag_seconds"),
                 unit="s",
             ),
@@ -223,16 +229,16 @@ ROWS: Final = (
     Row(
         title="Controller",
         panels=(
-            graph("Queue", "Keys that wait or are handled.", ("keys", "sum(raddle_controller_queue_depth)")),
+            graph("Queue", "Keys that are waiting or being handled.", ("keys", "sum(raddle_controller_queue_depth)")),
             graph(
                 "Time to handle a key",
-                "By what is done, 99th percentile.",
+                "By kind of work, 99th percentile.",
                 ("{{work}}", quantile(0.99, "raddle_controller_reconcile_duration_seconds", "work")),
                 unit="s",
             ),
             graph(
                 "Failures",
-                "Each is tried again.",
+                "All are retried.",
                 ("status {{kind}}", per_s("raddle_controller_status_writes_total", "kind", '{outcome="failed"}')),
                 ("resync", 'sum(rate(raddle_controller_resyncs_total{outcome="failed"}[$__rate_interval]))'),
                 (
@@ -254,13 +260,13 @@ ROWS: Final = (
             ),
             graph(
                 "Cache age",
-                "Time since the API server was last heard.",
+                "Time since the last response of the API server.",
                 ("{{kind}}", "max by (kind) (raddle_controller_cache_age_seconds)"),
                 unit="s",
             ),
             graph(
                 "Cache size",
-                "Objects kept.",
+                "Objects in the cache.",
                 ("{{kind}}", "max by (kind) (raddle_controller_cache_objects)"),
             ),
         ),
@@ -295,7 +301,8 @@ def build() -> dict[str, Any]:
     return {
         "uid": "raddle",
         "title": "Raddle",
-        "description": "Thread counts, spinning and affinity that fit the container: what pods got, and the processes.",
+        "description": "Thread counts, spinning and affinity of inference containers: values in pods, and the "
+        "health of Raddle.",
         "tags": ["kubernetes", "raddle"],
         "schemaVersion": 39,
         "editable": True,

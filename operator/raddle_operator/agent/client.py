@@ -93,7 +93,7 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Endpoint:
         port = server.port or 443
     # A ValueError: the file is no text, or the port no port.
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{path}: no usable kubeconfig: {error!r}") from None
+        raise ConfigError(f"{path}: not a usable kubeconfig: {error!r}") from None
     if server.scheme != "https" or server.hostname is None:
         raise ConfigError(f"{path}: server {cluster['server']!r} is not an https URL")
     authority = _inline(path, cluster, "certificate-authority")
@@ -160,7 +160,7 @@ class AgentClient:
     """Requests to one server; safe to use from several threads, as each request has its own connection.
 
     Every method raises ApiError for a status of 400 or more, OSError or http.client.HTTPException where
-    there is no answer, ValueError for an answer that is no JSON object.
+    there is no answer, ValueError for an answer that is not a JSON object.
     """
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float = 10.0) -> None:
@@ -222,7 +222,7 @@ class AgentClient:
         finally:
             connection.close()
         if not isinstance(answer, dict):
-            raise ValueError(f"{path}: the answer is not an object")  # noqa: TRY004 (as bad as no JSON)
+            raise ValueError(f"{path}: the response is not an object")  # noqa: TRY004 (as bad as no JSON)
         return answer
 
     def _connect(self, timeout_s: float) -> http.client.HTTPSConnection:

@@ -86,7 +86,7 @@ def parse(data: bytes) -> Datagram:
         raise SpecError("v", f"must be {VERSION}")
     container = reading.text(document, "container", "")
     if container and _NAME.fullmatch(container) is None:
-        raise SpecError("container", "is no container's name")
+        raise SpecError("container", "is not a container name")
     sessions: list[Session] = []
     for index, one in enumerate(reading.sequence(document, "sessions", "")):
         sessions += _sessions(reading.as_object(one, f"sessions[{index}]"), f"sessions[{index}]")
@@ -103,7 +103,7 @@ def _sessions(one: Mapping[str, Any], path: str) -> Sequence[Session]:
     """Sessions that are alike, one by one; the first has the runs of all."""
     runtime, source = reading.text(one, "runtime", path), reading.text(one, "source", path)
     if _RUNTIME.fullmatch(runtime) is None:
-        raise SpecError(f"{path}.runtime", "is no runtime's name")
+        raise SpecError(f"{path}.runtime", "is not a runtime name")
     if source not in _SOURCES:
         raise SpecError(f"{path}.source", f"must be one of {', '.join(_SOURCES)}")
     threads = _number(one, "threads", path) if one.get("threads") is not None else None
@@ -122,14 +122,14 @@ def _run_seconds(one: Mapping[str, Any], runs: int, path: str) -> Mapping[str, i
     """Upper bound in seconds -> runs not longer than that: only bounds that more runs reach than the one before."""
     counts = reading.mapping(one, "log2ns", path)
     if not counts.keys() <= _EXPONENTS.keys():
-        raise SpecError(f"{path}.log2ns", "has other bounds")
+        raise SpecError(f"{path}.log2ns", "has unexpected bounds")
     result, so_far = {}, 0
     for name, exponent in _EXPONENTS.items():
         if name in counts:
             so_far += _number(counts, name, f"{path}.log2ns")
             result[f"{2**exponent / 1e9:.6g}"] = so_far
     if so_far > runs:
-        raise SpecError(f"{path}.log2ns", "has more runs than there were")
+        raise SpecError(f"{path}.log2ns", "has more runs than the total")
     return {**result, "+Inf": runs} if result else {}
 
 

@@ -77,20 +77,20 @@ class Served(Collector):
             ("threads_planned", "Intra-op threads of the plan", lambda one: one.planned_threads),
             (
                 "threads_effective",
-                "Threads in effect: the shim's word, else those that ran",
+                "Threads in effect: as reported by the shim, else those that ran",
                 lambda one: one.effective_threads,
             ),
             ("cpu_limit_cores", "CPU limit of the pod spec", lambda one: one.limit_cpus),
             ("cpu_quota_cores", "CPU quota of the cgroup", lambda one: one.quota_cpus),
-            ("cpu_used_cores", "CPU time a second in the last window", lambda one: one.used_cpus),
+            ("cpu_used_cores", "CPU time per second in the last window", lambda one: one.used_cpus),
             (
                 "cpu_throttled_periods_ratio",
-                "Throttled periods of all in the last window",
+                "Share of CFS periods that were throttled in the last window",
                 lambda one: one.throttled_share,
             ),
             (
                 "cpu_waiting_ratio",
-                "Part of the last window in which a thread waited for a CPU",
+                "Share of the last window in which a thread waited for a CPU",
                 lambda one: one.waiting_share,
             ),
         ):
@@ -101,9 +101,9 @@ class Served(Collector):
             yield family
         yield _findings(containers)
         for name, help_text, attribute in (
-            ("cpu_threads_seconds", "CPU time of the threads that were seen", "used_s"),
+            ("cpu_threads_seconds", "CPU time of the observed threads", "used_s"),
             ("cpu_delay_seconds", "Time that threads waited for a CPU while they could have run", "delay_s"),
-            ("cpu_migrations", "Changes of CPU that were seen, a lower bound", "migrations"),
+            ("cpu_migrations", "Observed CPU migrations, a lower bound", "migrations"),
             ("cpu_preemptions", "Involuntary context switches", "preemptions"),
         ):
             counter = CounterMetricFamily(f"raddle_container_{name}", help_text, labels=LABELS)
@@ -117,7 +117,7 @@ class Served(Collector):
 
 def _findings(containers: Iterable[Container]) -> Metric:
     findings = GaugeMetricFamily(
-        "raddle_container_findings", "What is not as planned, by its cause", labels=(*LABELS, "cause")
+        "raddle_container_findings", "Differences from the plan, by cause", labels=(*LABELS, "cause")
     )
     for one in containers:
         for cause in Cause:
@@ -128,7 +128,7 @@ def _findings(containers: Iterable[Container]) -> Metric:
 
 def _refused(counts: Mapping[str, int]) -> Metric:
     result = CounterMetricFamily(
-        "raddle_agent_datagrams_refused", "Datagrams of shims not taken, by why", labels=("reason",)
+        "raddle_agent_datagrams_refused", "Rejected datagrams of shims, by reason", labels=("reason",)
     )
     for reason, number in counts.items():
         result.add_metric((reason,), number)

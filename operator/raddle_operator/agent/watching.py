@@ -210,7 +210,7 @@ class Watcher:
         except FAILURES as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                log.warning("look failed level=%s error=%r", self._level, self._last_error)
+                log.warning("observation failed level=%s error=%r", self._level, self._last_error)
             # A report of long ago would be taken for one of now.
             self._publish(None)
             return self._interval_s

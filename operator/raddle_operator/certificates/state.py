@@ -40,7 +40,7 @@ class Step:
     """What to do now, and when to look again.
 
     ``new_authority``: make one, to sign from the next pass on. ``new_leaf``: sign one with the present authority (or,
-    where there is no usable leaf, with the new one). ``publish``: write the bundle. ``because`` says why, for the log.
+    where that can't be used, with the new one). ``publish``: write the bundle. ``because`` says why, for the log.
     """
 
     new_authority: bool = False
@@ -54,7 +54,7 @@ def decide(state: State, now: datetime, names: Sequence[str]) -> Step:
     """The next step. Pure; ``now`` is aware."""
     signer = state.signer
     if signer is None:
-        return Step(new_authority=True, new_leaf=True, publish=True, because="no authority", again_in=SETTLE)
+        return Step(new_authority=True, new_leaf=True, publish=True, because="no CA certificate", again_in=SETTLE)
     leaf_trouble = _leaf_trouble(state, now, names)
     authority_trouble = _authority_trouble(signer, now)
     if authority_trouble:
@@ -68,21 +68,21 @@ def decide(state: State, now: datetime, names: Sequence[str]) -> Step:
         )
     published = all(der(signer.certificate) in bundle for bundle in state.bundles)
     if not published:
-        return Step(publish=True, because="the authority is not in every bundle", again_in=SETTLE)
+        return Step(publish=True, because="the CA certificate is not in every caBundle", again_in=SETTLE)
     if leaf_trouble:
         return Step(new_leaf=True, because=leaf_trouble, again_in=SETTLE)
     wanted = {der(certificate) for certificate in state.trusted if left(certificate, now) > timedelta(0)}
     if any(bundle != wanted for bundle in state.bundles):
-        return Step(publish=True, because="a bundle differs", again_in=SETTLE)
+        return Step(publish=True, because="a caBundle differs", again_in=SETTLE)
     return Step()
 
 
 def _authority_trouble(signer: Authority, now: datetime) -> str:
     """Why another authority is to be made; "" when none is."""
     if left(signer.certificate, now) <= AUTHORITY_RENEWED_BEFORE:
-        return "the authority ends soon"
+        return "the CA certificate expires soon"
     if not _is_valid(signer.certificate, now):
-        return "the authority was made by a clock that was ahead"
+        return "the CA certificate is not valid yet (its clock was ahead)"
     return ""
 
 
@@ -90,15 +90,15 @@ def _leaf_trouble(state: State, now: datetime, names: Sequence[str]) -> str:
     """Why the leaf is to be replaced; "" when it is not."""
     leaf, signer = state.leaf, state.signer
     if leaf is None:
-        return "no usable leaf"
+        return "no usable serving certificate"
     if left(leaf, now) <= LEAF_RENEWED_BEFORE:
-        return "the leaf ends soon"
+        return "the serving certificate expires soon"
     if not _is_valid(leaf, now):
-        return "the leaf was made by a clock that was ahead"
+        return "the serving certificate is not valid yet (its clock was ahead)"
     if set(names) - _names_of(leaf):
-        return "the leaf lacks a name"
+        return "the serving certificate lacks a DNS name"
     if signer is not None and not _is_signed_by(leaf, signer.certificate):
-        return "the leaf is of another authority"
+        return "the serving certificate is signed by another CA"
     return ""
 
 

@@ -53,7 +53,7 @@ def new_leaf(authority: Authority, names: Sequence[str], now: datetime) -> tuple
     Raises ValueError for an authority without a key.
     """
     if authority.key is None:
-        raise ValueError("the authority has no key to sign with")
+        raise ValueError("the CA has no private key")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     certificate = (

@@ -86,7 +86,7 @@ def chosen(
     resource = KINDS.get(kind.lower()) if slash else PODS
     if resource is None:
         known = ", ".join(sorted(kind.kind.lower() for kind in _SHORT.values()))
-        raise click.UsageError(f"{target!r} names a {kind}, which has no pods of its own that are known: use {known}")
+        raise click.UsageError(f"{target!r} names a {kind}, which owns no pods that can be selected: use {known}")
     if slash and not name:
         raise click.UsageError(f"{target!r} lacks a name after the slash")
     place = "" if everywhere else namespace or cluster.current_namespace(kubeconfig, context)

@@ -184,7 +184,10 @@ def show(console: Console, snapshot: cluster.Snapshot, runtimes: Runtimes | None
         console.print(f"Raddle has set nothing.\n  [yellow]{skip.reason}[/] {escape(skip.detail)}")
         return
     if (newer := why.changed_since(snapshot)) is not None:
-        console.print(f"[yellow]Stale:[/] made with other settings than {escape(newer)} has now; a new pod gets those")
+        console.print(
+            f"[yellow]Stale:[/] created with other settings than {escape(newer)} has now; a new pod gets "
+            "the current ones"
+        )
     for one in explanations:
         _print(console, one, snapshot, why.tuned_now(snapshot, one, runtimes), wide=wide)
 
@@ -196,7 +199,7 @@ def _print(
     if one.problem:
         console.print(f"  [yellow]its plan can't be read:[/] {escape(one.problem)}")
         return
-    made_for = f"values for node {one.node}" if one.node else "safe values, right on any node"
+    made_for = f"values for node {one.node}" if one.node else "safe values, valid on any node"
     console.print(f"  {escape(made_for)}")
     known = f"known server: {one.preset}" if one.preset else ""
     for line in filter(None, (known, pure.tuning(one.tuned, one.because))):
@@ -205,7 +208,7 @@ def _print(
         console.print(f"  [yellow]Now:[/] {escape(now)}")
     if (resized_cpus := why.resized_to(snapshot, one)) is not None:
         planned = "without a limit" if one.planned_cpus is None else f"for {one.planned_cpus:g} CPUs"
-        advice = "shims count with the limit as it is; a new pod gets its numbers"
+        advice = "shims use the current limit; a new pod gets values for it"
         console.print(f"  [yellow]Resized:[/] planned {planned}, the limit is {resized_cpus:g} now; {advice}")
     table = output.table("setting", "value", "because")
     names = [*(n for n in FIRST if n in one.values), *(n for n in one.values if n not in FIRST)]

@@ -126,7 +126,7 @@ def show(console: Console, groups: Sequence[Group], missing: str, *, everywhere:
         console.print(f"  {escape(printable(finding.detail))}", soft_wrap=True)
         console.print(f"  fix: {escape(printable(finding.fix))}", soft_wrap=True)
     if missing:
-        console.print(f"\n[dim]what runs is not known of all: {escape(missing)}[/]", soft_wrap=True)
+        console.print(f"\n[dim]what runs is not known for all pods: {escape(missing)}[/]", soft_wrap=True)
 
 
 def _by_cause(groups: Sequence[Group]) -> dict[str, tuple[Finding, list[str]]]:

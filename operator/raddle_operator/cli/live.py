@@ -111,7 +111,7 @@ async def ask(kube: Kube, pod: Object, container: str) -> Answer:
         except TimeoutError:
             problem = f"no answer within {TIMEOUT_S:g} s"
         except Forbidden:
-            problem = "you may not run a command in it: that takes the rights to get and to create pods/exec"
+            problem = "you can't run a command in it: that requires permission to get and create pods/exec"
         except NotFound:
             problem = "the pod is gone"
         except ApiError as error:
@@ -119,14 +119,16 @@ async def ask(kube: Kube, pod: Object, container: str) -> Answer:
     return Answer(namespace=namespace, pod=name, container=container, problem=problem, processes=processes)
 
 
-_MISSING: Final = f"there is no {delivery.PROGRAM} in it: the shim's ConfigMap came later than the pod; create it again"
+_MISSING: Final = (
+    f"there is no {delivery.PROGRAM} in it: the shim's ConfigMap was created after the pod; recreate the pod"
+)
 
 
 def _closed(pod: Object, container: str) -> str:
     """Why no process of the container says anything, "" where the container has the shim."""
     mounts = _spec(pod, container).get("volumeMounts") or ()
     has_shim = any(mount.get("mountPath") == delivery.PRELOAD_FILE for mount in mounts)
-    return "" if has_shim else f"it is without the shim: {WITHOUT_SHIM}"
+    return "" if has_shim else f"it has no shim: {WITHOUT_SHIM}"
 
 
 def _not_running(pod: Object, container: str) -> str:
@@ -154,11 +156,11 @@ def read(said: bytes) -> tuple[tuple[Mapping[str, Any], ...], str]:
     try:
         document = json.loads(said)
         if document["v"] != 1:
-            return (), f"it answers in version {printable(str(document['v']))}, this raddle reads 1"
+            return (), f"it answered in version {printable(str(document['v']))}, but this raddle reads version 1"
         return tuple(_clean(one) for one in document["processes"] if _is_process(one)), ""
     # What runs there may say anything; a deep nesting raises RecursionError.
     except (ValueError, TypeError, KeyError, RecursionError):
-        return (), "what it answers can't be read"
+        return (), "its answer can't be read"
 
 
 def _is_process(one: Any) -> bool:

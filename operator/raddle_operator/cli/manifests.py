@@ -122,9 +122,11 @@ def _parse(name: str, text: str) -> Iterator[Manifest]:
 def _objects(name: str, obj: Any, node: yaml.Node) -> Iterator[Manifest]:
     if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str):
         line = node.start_mark.line + 1
-        raise ManifestError(f"{name}:{line}: kind: this document is no Kubernetes object; it needs apiVersion and kind")
+        raise ManifestError(
+            f"{name}:{line}: kind: this document is not a Kubernetes object; it needs apiVersion and kind"
+        )
     if not isinstance(obj.get("metadata", {}), dict | None):
-        raise Manifest(file=name, obj=obj, node=node).error("metadata", "is no mapping")
+        raise Manifest(file=name, obj=obj, node=node).error("metadata", "is not a mapping")
     if obj["kind"].endswith("List") and isinstance(obj.get("items"), list):
         items = _child(node, "items")
         for index, item in enumerate(obj["items"]):

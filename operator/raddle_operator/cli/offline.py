@@ -111,7 +111,7 @@ def cpu_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         if value is not None:
             quantity(value)
     except QuantityError as error:
-        raise click.BadParameter(f"{error}; CPUs as Kubernetes writes them: 4, 500m") from None
+        raise click.BadParameter(f"{error}; write CPUs as in Kubernetes, for example 4 or 500m") from None
     return value
 
 

@@ -117,7 +117,7 @@ def _skip(skip: Any) -> dict[str, str] | None:
 
 def _print(planned: Sequence[PlannedWorkload], node: str | None) -> None:
     console = output.console()
-    made_for = f"for {node}" if node else "safe values, right on any node; --machine or --node plans for one"
+    made_for = f"for {node}" if node else "safe values, valid on any node; use --machine or --node to plan for one"
     console.print(f"[dim]{escape(made_for)}[/]")
     table = output.table(
         "workload", "container", "threads", "without shim", "inter-op", "omp", "spinning", "affinity", "because"

@@ -50,7 +50,7 @@ def address(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if usable:
         return f"[{result}]:{port}" if result.version == 6 else f"{result}:{port}"
     if value:
-        click.echo(f"--agent-address {value!r} is no address with a port: shims tell nobody", err=True)
+        click.echo(f"--agent-address {value!r} is not an address with a port, so shims can't report", err=True)
     return ""
 
 

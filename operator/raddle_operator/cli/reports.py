@@ -20,8 +20,8 @@ NAMESPACE: Final = "raddle-system"
 """Where Raddle is looked for where one may not read where it is."""
 AT_ONCE: Final = 32
 TIMEOUT_S: Final = 10.0
-NOBODY: Final = "no agent watches there"
-SILENT: Final = f"its agent does not answer on port {PORT}; it does where agent.watch is not None"
+NOBODY: Final = "no agent observes containers there"
+SILENT: Final = f"its agent does not answer on port {PORT}; set agent.watch to a value other than None"
 
 Fetch = Callable[[str], Awaitable[Object]]
 """The name of an agent's pod -> the JSON that it answers. Raises KubeError or ValueError."""
@@ -96,7 +96,7 @@ async def read(
             except TimeoutError:
                 failed[node] = f"no answer within {TIMEOUT_S:g} s"
             except Forbidden:
-                failed[node] = "you may not ask its agent: that takes the right to get pods/proxy there"
+                failed[node] = "you can't query its agent: that requires permission to get pods/proxy there"
             except (NotFound, Unavailable) as error:
                 # In these words the API server says that it did not reach the port; others are the agent's.
                 unreached = isinstance(error, NotFound) or "trying to reach service" in error.message
@@ -121,7 +121,7 @@ async def of_nodes(
     try:
         pods = (await kube.list(PODS, namespace, label_selector=AGENTS)).items
     except Forbidden:
-        return Reports(problem=f"you may not list the agents: that takes the right to list pods in {namespace}")
+        return Reports(problem=f"you can't list the agents: that requires permission to list pods in {namespace}")
     agents = {
         node: str(pod["metadata"]["name"])
         for pod in pods

@@ -95,7 +95,7 @@ def sentence(container: Container) -> str:
         parts.append(f"threads waited {waited:.2f} s a second for a CPU")
     elif container.waiting_share is not None:
         parts.append(f"threads waited for a CPU in {container.waiting_share:.0%} of the time")
-    return "; ".join(parts) or "nothing is known of it yet"
+    return "; ".join(parts) or "nothing is known about it yet"
 
 
 # --- a pod's section of `raddle explain` ------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def show(console: Console, reports: Reports, pod: Object) -> None:
     report, result = reports.by_node[node], of_pod(reports, pod)
     console.print(f"\nrunning, in the {report.window_s:g} s to {escape(printable(report.at))}:")
     if not result:
-        console.print("  [dim]its node's agent knows of no governed container in it[/]")
+        console.print("  [dim]its node's agent reports no governed container in it[/]")
     for one in result:
         console.print(f"  {escape(printable(one.name))}: {escape(sentence(one))}", soft_wrap=True)
         for said in one.findings:

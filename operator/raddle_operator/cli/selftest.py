@@ -47,7 +47,7 @@ def selftest(url: str, ca_file: Path | None, expect_refusal: bool, wait_s: float
             break
         except (OSError, http.client.HTTPException, SelftestError) as error:
             if expect_refusal and is_refusal(error):
-                click.echo(f"{url}{PODS_PATH} asks for a client certificate, so only the API server is answered.")
+                click.echo(f"{url}{PODS_PATH} requires a client certificate, so it answers only the API server.")
                 return
             if time.monotonic() > deadline_s:
                 raise click.ClickException(f"{url}{PODS_PATH}: {error}") from None

@@ -96,7 +96,7 @@ class Controller:
 
     async def _lead(self) -> NoReturn:
         """Does the leader's work from what the API server says now, until cancelled."""
-        rewound = HistoryRewoundError("the API server went back in time, as after a restore")
+        rewound = HistoryRewoundError("the API server returned older versions, as after a restore from backup")
         self._reconciler = Reconciler(self._kube, self._settings, self._recorder, on_rewind=lambda: self._end(rewound))
         self._leads.set()
         async with asyncio.TaskGroup() as group:
@@ -124,7 +124,7 @@ async def _keep_certificates(kube: Kube, settings: ControllerSettings) -> NoRetu
         except KubeError as error:
             wait_s = next(pauses)
             metrics.CERTIFICATE_CHECKS.labels("failed").inc()
-            log.warning("webhook certificates: %s; again in %.1f s", error, wait_s)
+            log.warning("webhook certificates: %s; retrying in %.1f s", error, wait_s)
         else:
             pauses = backoffs()
             metrics.CERTIFICATE_CHECKS.labels("done").inc()

@@ -23,25 +23,29 @@ def topology_status(record: TopologyRecord, node: NodeFacts | None, *, now_s: fl
 
 def _valid(record: TopologyRecord) -> dict[str, str]:
     if record.problem:
-        message = f"{record.problem}; pods keep safe values, and the node's agent will write it again"
+        message = f"{record.problem}; pods keep safe values until the node's agent writes it again"
         return condition(VALID, "False", "NoMachine", message)
-    return condition(VALID, "True", "Machine", "the facts describe a machine")
+    return condition(VALID, "True", "Machine", "the topology describes a valid machine")
 
 
 def _fresh(record: TopologyRecord, node: NodeFacts | None) -> dict[str, str]:
     if node is None:
-        return condition(FRESH, "False", "NodeGone", "there is no Node of this name")
+        return condition(FRESH, "False", "NodeGone", "there is no Node with this name")
     if record.problem:
-        return condition(FRESH, "Unknown", "NoMachine", "the facts describe no machine, see the condition Valid")
+        return condition(FRESH, "Unknown", "NoMachine", "the topology is not valid; see condition Valid")
     if not record.boot_id or not node.boot_id:
-        return condition(FRESH, "Unknown", "BootIDUnknown", "the agent or the kubelet does not say which boot this is")
+        return condition(FRESH, "Unknown", "BootIDUnknown", "the agent or the kubelet does not report a boot ID")
     if record.boot_id != node.boot_id:
-        message = f"read in boot {record.boot_id}, the node runs boot {node.boot_id}; the agent will read it again"
+        message = (
+            f"read in boot {record.boot_id}, but the node's boot ID is {node.boot_id}; the agent will read it again"
+        )
         return condition(FRESH, "False", "BootIDChanged", message)
     if record.cpus is None or node.capacity_cpus is None:
-        return condition(FRESH, "Unknown", "CapacityUnknown", "the agent or the kubelet does not say how many CPUs")
+        return condition(
+            FRESH, "Unknown", "CapacityUnknown", "the agent or the kubelet does not report the number of CPUs"
+        )
     if record.cpus != node.capacity_cpus:
         # Either may be behind: the agent for a minute, a kubelet until it starts again.
         message = f"{record.cpus} CPUs were online, the kubelet counted {node.capacity_cpus} when it started"
         return condition(FRESH, "False", "CapacityChanged", message)
-    return condition(FRESH, "True", "SameBoot", "boot ID and CPU count are those of the node")
+    return condition(FRESH, "True", "SameBoot", "boot ID and CPU count match the node's")

@@ -35,32 +35,32 @@ POLICIES = Gauge(
 )
 MATCHED_PODS = Gauge("raddle_matched_pods", "Opted-in pods that a policy governs")
 INJECTED_PODS = Gauge("raddle_injected_pods", "Governed pods that have values")
-SAFE_VALUE_PODS = Gauge("raddle_safe_value_pods", "Pods with values that are safe on any node, not their node's")
-STALE_PODS = Gauge("raddle_stale_pods", "Pods with values by older settings than their policy has now")
+SAFE_VALUE_PODS = Gauge("raddle_safe_value_pods", "Pods with safe values instead of values for their node")
+STALE_PODS = Gauge("raddle_stale_pods", "Pods with values from outdated settings of their policy")
 SHIMLESS_PODS = Gauge(
-    "raddle_shimless_pods", "Pods with values planned for a process that no shim reaches, so with variables only"
+    "raddle_shimless_pods", "Pods whose processes the shim does not reach, which have environment variables only"
 )
-RESIZED_PODS = Gauge(
-    "raddle_resized_pods", "Pods with values of which a container's CPUs were changed in place since: planned otherwise"
+RESIZED_PODS = Gauge("raddle_resized_pods", "Pods with a container whose CPUs were resized in place after planning")
+OLDER_PODS = Gauge(
+    "raddle_older_pods", "Governed pods without values that were created before their policy or the opt-in"
 )
-OLDER_PODS = Gauge("raddle_older_pods", "Governed pods without values that are older than their policy or the opt-in")
-PENDING_PODS = Gauge("raddle_pending_pods", "Governed pods without values of which the reason is not known yet")
+PENDING_PODS = Gauge("raddle_pending_pods", "Governed pods without values whose reason is not known yet")
 SKIPPED_PODS = Gauge("raddle_skipped_pods", "Opted-in pods that got no values, by reason", ["reason"])
 MISSED_PODS = Gauge(
     "raddle_missed_pods",
-    f"Governed pods that should have got values and did not, by their namespace (the {MISSED_NAMESPACES} with most)",
+    f"Governed pods that should have values and do not, by namespace (the {MISSED_NAMESPACES} with most)",
     # Not "namespace": Prometheus itself puts that of the scraped pod there.
     ["pod_namespace"],
 )
 _POLICY: Final = ("policy_kind", "policy_namespace", "policy")
 CONTAINERS_RUNNING = Gauge(
     "raddle_policy_containers_running",
-    f"Containers with a plan that agents see running, by policy (the {RUNNING_POLICIES} with most drift)",
+    f"Running containers with a plan, by policy (the {RUNNING_POLICIES} with most drift)",
     _POLICY,
 )
 CONTAINERS_DRIFTED = Gauge(
     "raddle_policy_containers_drifted",
-    "Those of them that run otherwise than planned, by policy and cause; one with several causes counts for each",
+    "Containers that differ from their plan, by policy and cause; one with several causes counts for each",
     [*_POLICY, "cause"],
 )
 TOPOLOGIES = Gauge(
@@ -70,15 +70,15 @@ NODES_WITHOUT_TOPOLOGY = Gauge("raddle_nodes_without_topology", "Linux nodes tha
 TUNINGS = Gauge(
     "raddle_tunings", "InferenceTunings by the conditions Accepted and Valid of their status", ["accepted", "valid"]
 )
-TUNING_JOBS = Counter("raddle_controller_tuning_jobs", "Jobs of InferenceTunings, by what was done", ["outcome"])
+TUNING_JOBS = Counter("raddle_controller_tuning_jobs", "Jobs of InferenceTunings, by action", ["outcome"])
 STATUS_WRITES = Counter("raddle_controller_status_writes", "Status writes by kind and outcome", ["kind", "outcome"])
 RECONCILE_SECONDS = Histogram(
     "raddle_controller_reconcile_duration_seconds",
-    "Time to handle one key of the queue, by what is done",
+    "Time to handle one key of the queue, by kind of work",
     ["work"],
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
 )
-QUEUE_DEPTH = Gauge("raddle_controller_queue_depth", "Keys that wait or are handled")
+QUEUE_DEPTH = Gauge("raddle_controller_queue_depth", "Keys that are waiting or being handled")
 RESYNCS = Counter("raddle_controller_resyncs", "Full lists of policies and topologies, by outcome", ["outcome"])
 SHIM_WRITES = Counter("raddle_controller_shim_writes", "Shim ConfigMaps written or removed, by outcome", ["outcome"])
 CERTIFICATE_CHECKS = Counter(
@@ -119,10 +119,10 @@ class Readings(Collector):
             "Events that were not written: repeated too often, or refused",
             self.events_dropped,
         )
-        objects = GaugeMetricFamily("raddle_controller_cache_objects", "Objects kept, by kind", labels=["kind"])
+        objects = GaugeMetricFamily("raddle_controller_cache_objects", "Objects in the cache, by kind", labels=["kind"])
         age = GaugeMetricFamily(
             "raddle_controller_cache_age_seconds",
-            "Time since the API server was last heard, by kind",
+            "Time since the last response of the API server, by kind",
             labels=["kind"],
         )
         for state in self.caches:

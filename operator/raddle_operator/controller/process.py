@@ -29,7 +29,7 @@ def run(settings: ControllerSettings) -> int:
     try:
         asyncio.run(serve(settings))
     except (LeadershipLostError, HistoryRewoundError, KubeError) as error:
-        log.error("%s; this process ends", error)  # noqa: TRY400 (no bug, no traceback)
+        log.error("%s; exiting", error)  # noqa: TRY400 (no bug, no traceback)
         return 1
     return 0
 

@@ -82,7 +82,7 @@ class StatusWriter:
             body = {"metadata": metadata, "status": dict(wanted)}
             stored = await self._kube.apply_status(resource, body, field_manager=FIELD_MANAGER)
         except (NotFound, Conflict) as error:
-            log.debug("%s %s is not the object that we know: %s", resource.kind, key[1], error)
+            log.debug("%s %s is not the cached object: %s", resource.kind, key[1], error)
             metrics.STATUS_WRITES.labels(resource.kind, "gone").inc()
             return None
         except KubeError:

@@ -241,7 +241,7 @@ class Reconciler:
             await self.state.listed.wait()  # which pods are kept depends on their namespaces
             group.create_task(self.state.pods.run())
             await self.state.pods.synced.wait()
-            log.info("all lists are complete, work begins")
+            log.info("all lists are complete, starting work")
             group.create_task(self._upkeep.run(self._handle, workers=UPKEEP_WORKERS))
             if self._tuning is not None:
                 group.create_task(self._run_tunings(self._tuning))

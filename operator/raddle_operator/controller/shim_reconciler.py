@@ -125,7 +125,7 @@ class ShimReconciler:
         except Forbidden as error:
             outcome = "forbidden"
             if namespace not in self.forbidden:
-                log.warning("namespace %s gets no shim: %s", namespace, error)
+                log.warning("namespace %s: the shim's ConfigMap can't be created: %s", namespace, error)
             self.forbidden.add(namespace)
         else:
             outcome = "created"

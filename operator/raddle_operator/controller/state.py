@@ -129,7 +129,7 @@ class ClusterState:
             version = int(obj["metadata"]["resourceVersion"])
             self._stores[resource].put_newer(key, version, None if deleted else self._readers[resource](obj))
         except Exception:
-            log.exception("%s %s can't be read; what was known of it stays", resource.kind, key_text(key))
+            log.exception("%s %s can't be read; keeping its last known state", resource.kind, key_text(key))
 
     async def resync(self) -> None:
         """List what kopf watches and correct what is known by it: kopf does not compare lists. Raises KubeError."""
@@ -139,7 +139,7 @@ class ClusterState:
             except (Forbidden, NotFound) as error:
                 if resource is not INFERENCE_TUNINGS:
                     raise
-                log.warning("tunings are not carried out: %s", error)  # nothing else waits for them
+                log.warning("tunings do not run: %s", error)  # nothing else waits for them
         self._pod_reader.forget()
         self._running_reader.forget()
         self.listed.set()

@@ -280,7 +280,10 @@ def _accepted(record: PolicyRecord, tally: Tally, *, too_many: bool) -> dict[str
         return condition(ACCEPTED, "False", SkipReason.TOO_MANY_POLICIES, message)
     if tally.rivals:
         names = _listed(sorted(tally.rivals))
-        message = f"{names} has the same rank and priority, selects some of the same pods and is older, so it governs"
+        message = (
+            f"{names} has the same rank and priority, selects some of the same pods and is older, so it takes "
+            "precedence"
+        )
         return condition(ACCEPTED, "False", SkipReason.CONFLICT, f"{message}; give one of them another priority")
     return condition(ACCEPTED, "True", "Accepted", "the policy can be used")
 
@@ -289,15 +292,17 @@ def _ready(record: PolicyRecord, tally: Tally, accepted: Mapping[str, str]) -> d
     if record.policy is None or (accepted["status"] == "False" and not tally.matched):
         return condition(READY, "False", accepted["reason"], "the policy governs no pod: see condition Accepted")
     if not tally.matched:
-        message = "no opted-in pod is selected; check podSelector and the label raddle.dev/inject on the namespace"
+        message = (
+            "the policy selects no opted-in pod; check podSelector and the label raddle.dev/inject on the namespace"
+        )
         return condition(READY, "False", "NoPodsMatched", message)
     message = f"{tally.injected} of {_pods(tally.matched)} have values"
     if tally.older:
-        message += f"; {_pods(tally.older)} from before the policy or the opt-in get them when restarted"
+        message += f"; {_pods(tally.older)} created before the policy or the opt-in get them when restarted"
     if tally.stale:
-        message += f"; {_pods(tally.stale)} with older settings get the present ones when restarted"
+        message += f"; {_pods(tally.stale)} with outdated settings get the current ones when restarted"
     if record.policy.mode == "Observe":
-        return condition(READY, "True", "Observing", f"mode Observe: {_pods(tally.matched)} planned for, none changed")
+        return condition(READY, "True", "Observing", f"mode Observe: {_pods(tally.matched)} planned, none changed")
     return condition(READY, "True", "InForce", message)
 
 
@@ -307,24 +312,24 @@ def _tuned(tally: Tally) -> dict[str, str]:
     names = f"InferenceTuning {_listed(sorted(tally.tuned))}"
     by_count = sorted(tally.untuned.items(), key=lambda result: (-result[1], result[0]))
     reasons = _listed([f"{reason} ({_pods(count)})" for reason, count in by_count], separator="; ")
-    anew = "a pod looks when it is bound, so restarted ones look again"
+    anew = "the tuning is evaluated when a pod is bound; restart pods to evaluate it again"
     if not tuned + untuned:
-        return condition(TUNED, "False", "NoPodsYet", "no pod has been created since the policy names a tuning")
+        return condition(TUNED, "False", "NoPodsYet", "no pod has been created since the policy names this tuning")
     if not untuned:
         return condition(TUNED, "True", "Tuned", f"{_pods(tuned)} follow {names}")
     if not tuned:
-        return condition(TUNED, "False", "NotTuned", f"{_pods(untuned)} follow the plan: {reasons}; {anew}")
-    message = f"{tuned} of {_pods(tuned + untuned)} follow {names}; the others the plan: {reasons}; {anew}"
+        return condition(TUNED, "False", "NotTuned", f"{_pods(untuned)} use the plan: {reasons}; {anew}")
+    message = f"{tuned} of {_pods(tuned + untuned)} follow {names}; the others use the plan: {reasons}; {anew}"
     return condition(TUNED, "True", "PartlyTuned", message)
 
 
 def _drifted(running: Total) -> dict[str, str]:
     """Whether containers run otherwise than planned; the reason is the cause that costs most as a rule."""
     if running.cause is None or not running.drifted:
-        message = f"{_containers(running.containers)} run as planned, as far as agents see"
+        message = f"{_containers(running.containers)} run as planned, as far as agents can observe"
         return condition(DRIFTED, "False", "AsPlanned", message)
     causes = ", ".join(f"{cause} {running.causes[cause]}" for cause in BY_HARM if running.causes[cause] > 0)
-    message = f"{running.drifted} of {_containers(running.containers)} run otherwise than planned ({causes})"
+    message = f"{running.drifted} of {_containers(running.containers)} differ from their plan ({causes})"
     if running.worst:
         _, one = running.worst[0]
         message += f"; {one.namespace}/{one.pod} {one.container}: {one.detail}"
@@ -334,7 +339,7 @@ def _drifted(running: Total) -> dict[str, str]:
 def _degraded(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> dict[str, str]:
     problems = list(_problems(record, tally, shimless))
     if not problems:
-        return condition(DEGRADED, "False", "AsExpected", "everything that the policy asks for works")
+        return condition(DEGRADED, "False", "AsExpected", "all settings of the policy are in effect")
     return condition(DEGRADED, "True", problems[0].reason, "; ".join(problem.message for problem in problems))
 
 
@@ -343,10 +348,16 @@ def _problems(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> It
     missed = tally.skipped.get(SkipReason.WEBHOOK_MISSED, 0)
     if missed:
         names = _listed(tally.missed, missed)
-        message = f"{_pods(missed)} should have got values and did not ({names}); is the webhook up? Restart them"
+        message = (
+            f"{_pods(missed)} should have values and do not ({names}); check that the webhook is available, "
+            "and restart them"
+        )
         yield Problem(reason=SkipReason.WEBHOOK_MISSED, message=message)
     if shimless:
-        message = f"the shim's ConfigMap may not be written in {_listed(shimless)}, so pods there have variables only"
+        message = (
+            f"the shim's ConfigMap can't be written in {_listed(shimless)}, so pods there have environment "
+            "variables only"
+        )
         yield Problem(reason=SkipReason.SHIM_MISSING, message=message)
     policy = record.policy
     if policy is None:
@@ -355,7 +366,7 @@ def _problems(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> It
     if tally.shimless and not unreached:
         unreached = f"no shim reaches the processes of {_pods(tally.shimless)} (`raddle explain` says why)"
     if unreached and policy.policy.spinning != "Always" and policy.mode != "Observe":
-        message = f"{unreached}: threads spin as the runtime likes; counts are lower to make up for it"
+        message = f"{unreached}: spinning is the runtime's default; thread counts are lower to compensate"
         yield Problem(reason="SpinningNotControlled", message=message)
 
 

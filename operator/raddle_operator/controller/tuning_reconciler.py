@@ -187,8 +187,8 @@ class TuningReconciler:
         facts = self._state.opened(tuning.namespace)
         if facts is None:
             message = (
-                "the namespace is not opted in, so that its pods would not get what is found; label it "
-                "raddle.dev/inject: enabled, or labelled"
+                "the namespace is not opted in, so its pods would not get the result; label it raddle.dev/inject: "
+                "enabled, or labelled"
             )
             raise RefusedError("NotOptedIn", message)
         try:
@@ -317,14 +317,14 @@ class TuningReconciler:
         except AlreadyExists:
             if job_key not in self._made and job_key not in self._jobs.store:
                 # Somebody has made it first, or has taken off what tells whose it is.
-                return f"job/{name} is there and is not this tuning's; delete it"
+                return f"job/{name} exists and does not belong to this tuning; delete it"
             metrics.TUNING_JOBS.labels("there").inc()
             return ""
         metrics.TUNING_JOBS.labels("created").inc()
         job = job_from_object(made)
         if job is not None and job_key not in self._jobs.store:
             self._made[job_key] = job
-        does = "searches" if start.winner is None else "tries the winner again"
+        does = "searches" if start.winner is None else "verifies the winner"
         self._tell((tuning.namespace, tuning.name), record, "JobCreated", f"job/{name} on node {start.node} {does}")
         return ""
 

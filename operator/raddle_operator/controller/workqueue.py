@@ -87,7 +87,9 @@ class KeyedQueue(Generic[K]):
             except Exception as error:
                 retry_s = next(self._failures.setdefault(key, backoffs(RETRY_FIRST_S, RETRY_MOST_S)))
                 # What the API server said is enough to know; anything else is a bug.
-                log.warning("%s: %s; again in %.1f s", key, error, retry_s, exc_info=not isinstance(error, KubeError))
+                log.warning(
+                    "%s: %s; retrying in %.1f s", key, error, retry_s, exc_info=not isinstance(error, KubeError)
+                )
                 self._again[key] = retry_s
             else:
                 self._failures.pop(key, None)

@@ -153,7 +153,7 @@ def _code_sets_it(container: Container, plan: ContainerPlan) -> list[_Weighted]:
                 f" of {_process(process)}, {_planned(wanted)}; {_cpus_text(container)}"
             )
             fix = (
-                "the policy overrides such values already: restart the pod"
+                "the policy already overrides such values: restart the pod"
                 if plan.overrides
                 else "remove the count from the code, or set existingValues: Override in the policy and restart"
             )
@@ -172,7 +172,7 @@ def _skipped(container: Container, plan: ContainerPlan) -> Iterator[_Weighted]:
                 f"{_short(session.runtime)}'s own count, {_threads(session.threads)}, is in effect in"
                 f" {_process(process)}, {_planned(wanted)}; {_cpus_text(container)}"
             )
-            fix = f"see why the shim left it alone: {_explain(container)}"
+            fix = f"find out why the shim did not configure it: {_explain(container)}"
             yield _weighted(_times(session.threads, wanted), Cause.NOT_REACHED, detail, fix)
 
 
@@ -205,20 +205,22 @@ def _not_reached(process: Process, plan: ContainerPlan, container: Container) ->
     pool = max(process.pools, key=lambda pool: (pool.ran, pool.threads))
     heard = [one for one in container.processes if one.sessions is not None]
     why = (
-        f"; a shim spoke in {_process(heard[0])}, so this one was started without the container's environment"
+        f"; the shim reported from {_process(heard[0])}, so this process was started without the container's "
+        "environment"
         if heard
         else ""
     )
     which = f", which has {_TOLD_OF}" if process.runtimes else ""
     detail = (
-        f"no shim has spoken in {_process(process)}{which}: pool {_short(pool.name)} has {_threads(pool.threads)}, of"
+        f"no shim has reported from {_process(process)}{which}: pool {_short(pool.name)} has "
+        f"{_threads(pool.threads)}, of"
         f" which {pool.ran} ran, {_planned(plan.threads)}; {_cpus_text(container)}{why}"
     )
     fix = (
         "start it with the container's environment, and Python without -I, -E or -S"
         if heard
-        else f"see what its processes have: {_explain(container, live=True)};"
-        " python -I, an emptied environment or a static binary leave the shim out"
+        else f"inspect its processes: {_explain(container, live=True)};"
+        " python -I, an empty environment and static binaries do not load the shim"
     )
     return _weighted(_times(max(pool.ran, pool.threads), plan.threads), Cause.NOT_REACHED, detail, fix)
 
@@ -254,13 +256,13 @@ def _other_threads(process: Process, pool: Pool, plan: ContainerPlan, container:
     used = [_FAMILIES.get(one, "") for one in process.runtimes or ()]
     unnamed = [one for one in used if one in families.NAMES and one not in plan.runtimes]
     if unnamed:
-        fix = f"name {_short(unnamed[0])} in the policy's runtimes, or set its count in the pod spec, and restart"
+        fix = f"add {_short(unnamed[0])} to the policy's runtimes, or set its count in the pod spec, and restart"
     elif not plan.shim and process.runtimes:
-        fix = f"no shim was planned, so a count in the code stays: remove it, or see {_explain(container)}"
+        fix = f"the plan has no shim, so a count in the code is kept: remove it, or see {_explain(container)}"
     else:
-        fix = f"set the size of the pool {_short(pool.name)} in the code or by its own variable"
+        fix = f"set the size of the pool {_short(pool.name)} in the code or through its variable"
         if _TOLD_OF in used and _should_speak(process, plan):
-            fix += f"; if that is {_TOLD_OF}'s, see what it has: {_explain(container, live=True)}"
+            fix += f"; if it belongs to {_TOLD_OF}, inspect it: {_explain(container, live=True)}"
     return _weighted(_times(pool.ran, plan.threads), Cause.OTHER_THREADS, detail, fix)
 
 
@@ -276,9 +278,9 @@ def _oversubscribed(container: Container, plan: ContainerPlan) -> Iterator[_Weig
         f"{_plural(len(sizes), 'process', 'processes')} x {_range([len(one) for one in sizes], 'session')}"
         f" x {_range([threads for one in sizes for threads in one], 'thread')}"
     )
-    detail = f"{product} = {total} for {_plural_cpus(cpus)}; planned were {plan.streams} x {_threads(plan.threads)}"
+    detail = f"{product} = {total} for {_plural_cpus(cpus)}; planned: {plan.streams} x {_threads(plan.threads)}"
     fix = (
-        "have fewer processes or sessions, or tell the policy of them:"
+        "use fewer processes or sessions, or set them in the policy:"
         f" budget.workersPerContainer {len(sizes)}, budget.sessionsPerWorker {max(map(len, sizes))}"
     )
     yield _weighted(total / max(cpus, 1.0), Cause.OVERSUBSCRIBED, detail, fix)
@@ -291,8 +293,8 @@ def _resized(container: Container, plan: ContainerPlan) -> Iterator[_Weighted]:
     sessions = _sessions(container.processes)
     if now < before and sessions and all(_fits(one, now) for one in sessions):
         return  # the shim has followed
-    fix = "restart the pod: it is planned again, and the threads that it has stay as they are until then"
-    detail = f"planned with a limit of {before:g} CPUs, the limit is {now:g} now"
+    fix = "restart the pod to plan it again; its threads do not change until then"
+    detail = f"planned with a limit of {before:g} CPUs; the limit is now {now:g}"
     yield _weighted(_times(before, now) if now < before else 0.5, Cause.RESIZED, detail, fix)
 
 
@@ -314,14 +316,16 @@ def _cpuset_changed(container: Container, plan: ContainerPlan, first: str | None
         were = f"; they were {_list(before)}" if changed else ""
         detail = f"{_plural_cpus(cpus)} ({_list(now)}) for {_threads(needed)} that were planned{were}"
         fix = (
-            "the policy asks for so many: have it allow fewer (threads.intraOp, minIntraOp), and restart the pod"
+            "the policy requires that many: lower threads.intraOp or minIntraOp, and restart the pod"
             if plan.asked
-            else "restart the pod: it is planned again, and a session made since then has fewer threads"
+            else "restart the pod to plan it again; sessions created since then have fewer threads"
         )
         yield _weighted(needed / cpus, Cause.CPUSET_CHANGED, detail, fix)
     elif changed and (plan.exclusive_cpus or plan.pinned):
-        detail = f"the CPUs are {_list(now)} now and were {_list(before)}, which its threads were bound to"
-        yield _weighted(1.0, Cause.CPUSET_CHANGED, detail, "restart the pod, or its sessions, to bind the threads anew")
+        detail = f"the CPUs are now {_list(now)}; the threads were bound to {_list(before)}"
+        yield _weighted(
+            1.0, Cause.CPUSET_CHANGED, detail, "restart the pod, or recreate its sessions, to bind the threads again"
+        )
 
 
 def _all_fit(container: Container, cpus: int) -> bool:
@@ -369,7 +373,7 @@ def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _
         f" {sum(needs)} threads of both for {_plural_cpus(cpuset.count(common))},"
         f" while no governed thread ran on {_plural_cpus(cpuset.count(free))}"
     )
-    fix = "take away what binds both to these CPUs (in the code, or the cpuset), or ask for whole CPUs (Guaranteed)"
+    fix = "remove what binds both to these CPUs (in the code, or a cpuset), or request whole CPUs (Guaranteed)"
     return _weighted(sum(needs) / max(1, cpuset.count(common)), Cause.SHARED_CORES, detail, fix)
 
 

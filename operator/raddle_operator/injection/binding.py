@@ -154,9 +154,9 @@ def _values(
             continue
         value = values.get(prefix)
         if value is None:
-            raise wire.WireError(f"the plan says nothing for {key[:128]}")
+            raise wire.WireError(f"the plan has no value for {key[:128]}")
         if len(value.encode()) > plan_annotations.reserved(prefix):
-            raise wire.WireError(f"the value for {key[:128]} is longer than was reserved")
+            raise wire.WireError(f"the value for {key[:128]} is longer than the space reserved for it")
         result[key] = value
     return result
 

@@ -62,7 +62,7 @@ def pod_resources(pod: Pod, reserve_cpus: float | None = None) -> Resources:
         pod_cpus=_of_reserved(limit, reserve),
         because=because,
         parts={name: _of_reserved(part, reserve) for name, part in _parts(limit, own, requests).items()},
-        divided="beside what the others request"
+        divided="after the requests of the others"
         if any(requests.values())
         else "for each container without a limit of its own",
     )

@@ -126,11 +126,11 @@ def _count(result: Mapping[str, Any]) -> int:
     consumed = mapping(result, "consumedCapacity", "results").get(_CAPACITY)
     if consumed is None:
         if _ONE_CPU.fullmatch(text(result, "device", "results")) is None:
-            raise SpecError("results", "a group of CPUs does not say how many are taken")
+            raise SpecError("results", "a CPU group does not state how many CPUs are allocated")
         return 1
     count = parse(consumed)
     if count != int(count) or not 0 < count <= Decimal(env.MAX_EXCLUSIVE_CPUS):
-        raise SpecError("results", f"{_CAPACITY} is no number of whole CPUs")
+        raise SpecError("results", f"{_CAPACITY} is not a whole number of CPUs")
     return int(count)
 
 
@@ -144,7 +144,7 @@ def _chosen(devices: Mapping[str, Any]) -> Iterator[int]:
         try:
             yield cpuset.parse_list(named) if len(named) <= _MAX_LIST else 0
         except ValueError:
-            raise SpecError("cpuConfig.cpuset", "is no CPU list") from None
+            raise SpecError("cpuConfig.cpuset", "is not a CPU list") from None
 
 
 def _objects(parent: Mapping[str, Any], field: str) -> Iterator[Mapping[str, Any]]:

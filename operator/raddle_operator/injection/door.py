@@ -61,14 +61,14 @@ def opened(
         return Skip(reason=SkipReason.DOOR_CLOSED, detail="the chart's value shim.door is false")
     shows = _shared_gpu(pod)
     if shows:
-        detail = f"{shows}, which mounts {delivery.PRELOAD_FILE} where the pod spec does not show it"
+        detail = f"{shows}, which mounts {delivery.PRELOAD_FILE} without showing it in the pod spec"
         return Skip(reason=SkipReason.DOOR_OCCUPIED, detail=detail)
     if isinstance(architecture, Skip):
         return architecture
     if architecture not in settings.items:
         return _missing(f"this build has no native shim for {architecture[:63]}")
     if any(volume.name == SHIM_VOLUME for volume in pod.volumes):
-        return _missing(f"the pod has a volume {SHIM_VOLUME} of its own")
+        return _missing(f"the pod already has a volume {SHIM_VOLUME}")
     if settings.config_map is None:
         return _missing("the operator has no shim ConfigMap")
     if not config_map_present:
@@ -112,7 +112,7 @@ def in_the_way(container: Container, wanted: str) -> str:
         if "//" in path or "/." in path:
             path = posixpath.normpath(path)
         if path in ("/", wanted) or path.startswith(wanted + "/") or wanted.startswith(path + "/"):
-            return f"volume {mount.volume[:63]} is mounted on {path[:63]}, where {wanted} would be"
+            return f"volume {mount.volume[:63]} is mounted at {path[:63]}, which conflicts with {wanted}"
     return ""
 
 

@@ -105,7 +105,7 @@ def own_variables(recorded: wire.RecordedPlan | None, literals: Mapping[str, str
 
 def _meaning(template: str) -> str:
     placeholder = PLACEHOLDERS.get(template)
-    return f"{template}: {placeholder.meaning}" if placeholder else "as the policy says"
+    return f"{template}: {placeholder.meaning}" if placeholder else "set by the policy"
 
 
 def tuning(tuned: str, because: Mapping[str, str]) -> str:

@@ -127,7 +127,7 @@ def opted_in(
             return None
         return Skip(
             reason=SkipReason.OPTED_OUT,
-            detail=f"the namespace asks for the pod label {env.INJECT_LABEL}: {ENABLED}",
+            detail=f"the namespace requires the pod label {env.INJECT_LABEL}: {ENABLED}",
         )
     there = "has no label" if scope is None else f"has {scope[:63]!r} for label"
     return Skip(reason=SkipReason.OPTED_OUT, detail=f"the namespace {there} {env.INJECT_LABEL}")
@@ -176,7 +176,7 @@ def _named(name: str, pod_labels: Mapping[str, str], local: NamespacePolicies) -
     if policy is None:
         if any(other.name == name for other in local.too_many):
             return Governed(None, _too_many(local))
-        detail = f"label {env.POLICY_LABEL} names {name[:63]!r}, which the namespace does not have"
+        detail = f"label {env.POLICY_LABEL} names {name[:63]!r}, which is not in the namespace"
         return Governed(None, Skip(reason=SkipReason.POLICY_NOT_FOUND, detail=detail))
     if not policy.pod_selector.matches(pod_labels):
         detail = f"label {env.POLICY_LABEL} names {name[:63]!r}, whose podSelector does not select the pod"

@@ -101,7 +101,7 @@ def assigned(annotations: Mapping[str, str], machine: Machine) -> tuple[int | No
     except ValueError:
         cpus = 0
     if not cpus:
-        return None, f"{RESOURCE_STATUS} is ignored: its cpuset is no CPU list"
+        return None, f"{RESOURCE_STATUS} is ignored: its cpuset is not a CPU list"
     if cpus & ~machine.online:
         return None, f"{RESOURCE_STATUS} is ignored: it names CPUs that the node does not have"
     return cpus, f"{KOORDINATOR}: {RESOURCE_STATUS}"

@@ -105,7 +105,7 @@ def _results(name: str, context: TuningContext, tunings: Tunings | None) -> list
         own = (tuning for (namespace, _), tuning in tunings.items() if namespace == context.namespace)
         meant = [tuning for tuning in own if tuning.workload is not None and tuning.workload.reference == workload]
     else:
-        return f"{_UNOWNED}; for others a tuning of their image holds, which the policy names"
+        return f"{_UNOWNED}; for other pods the policy must name a tuning of their image"
     if not meant:
         return (
             f"there is no InferenceTuning {name if name != AUTO else f'of {workload}'} in namespace {context.namespace}"
@@ -119,7 +119,7 @@ def _results(name: str, context: TuningContext, tunings: Tunings | None) -> list
     if not results:
         return f"{names}: it has no result yet"
     shown = "; ".join(result.result.summary.key.node_class.title for result in results[:_MAX_CLASSES])
-    return f"{names}: the node is {there.title}, it was tuned for {shown}"
+    return f"{names}: the node is {there.title}, but the tuning is for {shown}"
 
 
 def _overlay_by(policy: Policy, budget: Budget, context: TuningContext, result: _Result) -> TuningOverlay | str:
@@ -134,7 +134,7 @@ def _overlay_by(policy: Policy, budget: Budget, context: TuningContext, result: 
     if verdict is Verdict.NO_DIFFERENCE:
         return TuningOverlay(policy, target, f"the plan is best {source}")
     if verdict is not Verdict.BETTER:
-        return f"its result on this class of nodes is {verdict}"
+        return f"its result for this node class is {verdict}"
     try:
         made = overlaid(policy, summary.winner.spec())
     except PolicyError as error:
@@ -145,7 +145,10 @@ def _overlay_by(policy: Policy, budget: Budget, context: TuningContext, result: 
         return f"{_title(summary.winner)} has no effect, because the pod spec sets {hidden}: {way}"
     needed = ", ".join(_needed(policy, made, budget, context, summary.key.runtime))
     if needed:
-        return f"{_title(summary.winner)} needs {needed}: set when a pod is created, by the policy's own settings"
+        return (
+            f"{_title(summary.winner)} requires {needed}, set only when a pod is created, from the policy's own "
+            "settings"
+        )
     gain = "" if summary.gain is None else f", {gained(summary.figure, summary.gain, summary.bound)}"
     return TuningOverlay(made, target, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
 
@@ -209,11 +212,11 @@ def _mismatches(policy: Policy, budget: Budget, context: TuningContext, result: 
         if not tuned_image:
             yield "the image that was measured is not known"
         elif image != tuned_image:
-            yield f"the image is {image}, it was tuned for {tuned_image}"
+            yield f"the image is {image}, but the tuning is for {tuned_image}"
     # A server has the processes that it has, a model alone those of the winner: no policy starts any.
     instances = result.result.summary.winner.program().get("instances", 1) if key.model else budget.workers
     if instances != budget.workers:
-        yield f"the container has {_processes(budget.workers)}, it was tuned for {_processes(instances)}"
+        yield f"the container has {_processes(budget.workers)}, but the tuning is for {_processes(instances)}"
     # A policy has no word for Cost.
     kind = key.objective.kind if key.objective.kind is Kind.COST else Kind(policy.objective)
     # One that was observed changes from day to day.
@@ -235,11 +238,11 @@ def _others(workload: Workload, context: TuningContext) -> Iterator[str]:
     """Yields what says that the container is not the one that was measured."""
     if workload.reference != context.target.workload:
         result = f"the workload is {context.target.workload}" if context.target.workload else _UNOWNED
-        yield f"{result}, it was tuned for {workload.reference}"
+        yield f"{result}, but the tuning is for {workload.reference}"
     if workload.container and workload.container != context.container:
-        yield f"the container is {context.container}, it was tuned for {workload.container}"
+        yield f"the container is {context.container}, but the tuning is for {workload.container}"
     if not workload.container and not context.target.first:
-        yield f"the container is {context.container}, it was tuned for the first one"
+        yield f"the container is {context.container}, but the tuning is for the first one"
 
 
 def _processes(count: object) -> str:

@@ -22,18 +22,20 @@ from raddle_operator.objects.reasons import Skip, SkipReason
 Entry = Mapping[str, Any]
 
 _HIDDEN: Final = Skip(
-    reason=SkipReason.ENV_FROM_PRESENT, detail="envFrom may set thread counts; existingValues: Override gives Raddle's"
+    reason=SkipReason.ENV_FROM_PRESENT,
+    detail="envFrom may set thread counts; set existingValues: Override to use Raddle's values",
 )
 _COMPLETED: Final = Skip(
     reason=SkipReason.ENV_FROM_PRESENT,
-    detail="envFrom may set thread counts, so only processes with the shim get those that are absent;"
-    " existingValues: Override gives Raddle's to all",
+    detail="envFrom may set thread counts, so missing counts are set only in processes with the shim; set "
+    "existingValues: Override to set them in all processes",
 )
 _HIDDEN_OWN: Final = Skip(
     reason=SkipReason.ENV_FROM_PRESENT, detail="envFrom may set the policy's own variables: set them in env"
 )
 _ADDED: Final = Skip(
-    reason=SkipReason.SHIM_MISSING, detail=f"only the shim adds an option to what the image may set as {JAVA_OPTIONS}"
+    reason=SkipReason.SHIM_MISSING,
+    detail=f"only the shim can append an option to {JAVA_OPTIONS}, which the image may set",
 )
 
 # Beside those of OpenMP, whose names begin with OMP_.

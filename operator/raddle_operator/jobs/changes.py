@@ -147,7 +147,7 @@ def stopped(tuning: TuningObject | None, inputs: TuningInputs) -> JobChanges:
         for one in inputs.known:
             result = _concluded_by_nodes(one.title, _ended(one.nodes), tuning.nodes_per_class)
             classes.append(result if result.verdict else replace(result, message="see condition Accepted"))
-    return JobChanges(classes=tuple(classes), stop=_stops(inputs.runs, lambda _: "the tuning can't be carried out"))
+    return JobChanges(classes=tuple(classes), stop=_stops(inputs.runs, lambda _: "the tuning can't run"))
 
 
 def failures(before: Iterable[ClassRecord], after: Iterable[ClassRecord]) -> list[NodeRecord]:
@@ -186,13 +186,13 @@ def _with_job_outcome(node: NodeRecord, run: Run | None, inputs: TuningInputs) -
             return replace(node, state=NodeState.FAILED)
         case State.DISRUPTED:
             if run.job.attempt < MOST_TRIES:
-                return replace(node, state=NodeState.PENDING, message=f"{run.message}; its pod is made again")
-            message = f"{run.message}; that was the last of {MOST_TRIES} pods"
+                return replace(node, state=NodeState.PENDING, message=f"{run.message}; its pod is recreated")
+            message = f"{run.message}; this was the last of {MOST_TRIES} attempts"
             return replace(node, state=NodeState.FAILED, message=message)
         case State.RUNNING:
             return replace(node, state=NodeState.RUNNING, message="")
         case State.WAITING if waited_s >= START_WITHIN_S:
-            unknown = f"as where a volume is missing; `kubectl describe pods -l job-name={run.job.name}` says more"
+            unknown = f"for example a volume is missing; see `kubectl describe pods -l job-name={run.job.name}`"
             message = f"its pod did not start in {START_WITHIN_S // 60} minutes: {run.message or unknown}"
             return replace(node, state=NodeState.FAILED, message=message)
         case State.NO_POD:
@@ -210,9 +210,9 @@ def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord
     if _is_lost(run.job.node, inputs):
         return f"node {run.job.node} is lost: it is gone or not Ready"
     if node is None or node.state in _ENDED:
-        return node.message if node is not None and node.message else "its class of nodes has its result"
+        return node.message if node is not None and node.message else "its node class has a result"
     if run.state is State.NO_POD and inputs.now_s - run.since_s >= START_WITHIN_S:
-        return "it got no pod, and is made again"  # so that its time begins anew
+        return "no pod was created for it; the Job is recreated"  # so that its time begins anew
     return ""
 
 
@@ -230,12 +230,12 @@ def _with_verdict(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[st
     missing = needed - len(alive)
     if missing > len(free):
         count = len(alive) + len(free)
-        there = f"{count} of the {needed} nodes that nodeClasses.nodesPerClass asks for can be measured"
+        there = f"{count} of the {needed} nodes that nodeClasses.nodesPerClass requires can be measured"
         failed = [f"{one.name} failed: {one.message}" for one in nodes if one.state is NodeState.FAILED]
         if failed:
             ended = _concluded(result, measured, Verdict.INCONCLUSIVE)
             return replace(ended, message="; ".join((there, *failed)))
-        return replace(result, message=f"{there}; it waits for more, or for a smaller nodesPerClass")
+        return replace(result, message=f"{there}; waiting for more nodes, or for a smaller nodesPerClass")
     more = free[: max(0, missing) if measured else 1]
     return replace(result, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
 
@@ -276,7 +276,7 @@ def _dissent(first: NodeRecord, other: NodeRecord) -> str:
     differs = mismatch(result.key, tried.key)
     if not (result.key.image and tried.key.image) and first.image != other.image:
         # Without both digests the names are all that tells.
-        differs = "; ".join(filter(None, (f"the image is {other.image}, it was tuned for {first.image}", differs)))
+        differs = "; ".join(filter(None, (f"the image is {other.image}, but the tuning is for {first.image}", differs)))
     if differs:
         return f"measured something else: {differs}"
     return "" if tried.verdict is Verdict.BETTER else f"did not find it better ({tried.verdict})"
@@ -303,7 +303,7 @@ def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
     if first.outcome.verdict is not Verdict.BETTER:
         result = first.outcome
         better = f"whether {result.winner.title} is better than the plan ({signed(result.gain)})" if result.gain else ""
-        return f"the budget ended before it was certain {better or 'what is better'}; raise budget.minutes"
+        return f"the budget ran out before it was certain {better or 'what is better'}; raise budget.minutes"
     dissents = [f"{other.name} {why}" for other in others if (why := _dissent(first, other))]
     return f"{first.name} found {first.outcome.winner.title} to be better than the plan, {'; '.join(dissents)}"
 
@@ -337,7 +337,7 @@ def _started(
                 node = replace(node, message=f"job/{ending[node.name]} is being deleted")  # noqa: PLW2901
             elif waits and node.name in inputs.busy:
                 # It may be of another namespace, of which nothing is told.
-                node = replace(node, message="another tuning measures there")  # noqa: PLW2901
+                node = replace(node, message="another tuning is measuring on it")  # noqa: PLW2901
             elif waits and len(start) < slots:
                 start.append(Start(node=node.name, attempt=node.tries + 1, winner=winner))
                 node = replace(node, message=inputs.refused.get(node.name, node.message))  # noqa: PLW2901

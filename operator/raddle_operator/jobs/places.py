@@ -72,7 +72,7 @@ def places(
             continue
         why = next(_hindrances(name, node, pod_spec), "")
         if not why and name not in classes:
-            why = "it has no NodeCPUTopology that describes a machine"
+            why = "it has no valid NodeCPUTopology"
         if why:
             left_out[name] = why
         else:

@@ -198,12 +198,12 @@ def run_of(job: Job, pod: Pod | None) -> Run:
     if pod is not None and pod.never:
         return replace(run, state=State.FAILED, message=pod.waiting)
     if job.failed:
-        message = f"{job.failed}: its pod is gone, as after an eviction or a drain"
+        message = f"{job.failed}: its pod is gone, for example after an eviction or a drain"
         return replace(run, state=State.DISRUPTED, message=message)
     if pod is None:
         message = (
-            f"job/{job.name} gets no pod: a ResourceQuota, a LimitRange, Pod Security or a webhook may refuse it; "
-            f"`kubectl describe job {job.name}` says which"
+            f"job/{job.name} has no pod: a ResourceQuota, a LimitRange, Pod Security or a webhook may reject it; "
+            f"see `kubectl describe job {job.name}`"
         )
         return replace(run, state=State.NO_POD, message=message)
     if pod.running:
@@ -228,19 +228,19 @@ def _ended(run: Run, pod: Pod, said: str) -> Run:
     message = "" if result is None else result.error
     if pod.killed or pod.ended.startswith(_OUT_OF_MEMORY):
         killed = pod.killed or (
-            f"{_OUT_OF_MEMORY}: the tuner, not the measured container, needs more memory than it may have, as for a "
-            "large model: keep the model's weights in a file beside it, or tune its server by spec.server"
+            f"{_OUT_OF_MEMORY}: the tuner, not the measured container, exceeds its memory limit, for example with a "
+            "large model: keep the model's weights in an external file, or tune its server with spec.server"
         )
         message = f"{killed}{message and '; '}{message}"
     if not message:
         last = said.strip().splitlines()[-1:]
-        message = f"the tuner said nothing ({pod.ended}){''.join(f': {line}' for line in last)}; {_log(run.job)}"
+        message = f"the tuner printed nothing ({pod.ended}){''.join(f': {line}' for line in last)}; {_log(run.job)}"
     return replace(run, state=State.FAILED, message=message)
 
 
 def _too_slow(run: Run) -> Run:
     """A Job that would take as long again."""
-    message = f"{_DEADLINE}: it took longer than its Job may; {_log(run.job)}"
+    message = f"{_DEADLINE}: it exceeded the time limit of its Job; {_log(run.job)}"
     return replace(run, state=State.FAILED, message=message)
 
 
@@ -272,7 +272,7 @@ def _killed(measured: Mapping[str, Any]) -> str:
     for state in ("state", "lastState"):
         ended = mapping(mapping(measured, state, "status"), "terminated", "status")
         if ended.get("reason") == _OUT_OF_MEMORY:
-            why = "the measured container needs more memory than its limit; raise resources.limits.memory"
+            why = "the measured container exceeded its memory limit; raise resources.limits.memory"
             return f"{_OUT_OF_MEMORY}: {why}"
     return ""
 

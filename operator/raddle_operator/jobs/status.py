@@ -100,7 +100,7 @@ def tuning_status(
     """The whole status but for the conditions' times.
 
     `places` are the nodes that can be measured, None where that was not looked at; `refused` says why the tuning can't
-    be carried out, None where it can.
+    run, or is None.
     """
     classes = plan.classes
     status: dict[str, Any] = {
@@ -128,7 +128,7 @@ def _better(classes: Iterable[ClassRecord]) -> Iterator[Summary]:
 
 
 def _gained(better: Summary) -> str:
-    assert better.gain is not None, "what is better than the plan was compared with it"
+    assert better.gain is not None, "settings better than the plan were compared with it"
     return phrases.gained(better.figure, better.gain, better.bound)
 
 
@@ -213,7 +213,7 @@ def _conditions(
     if undecided:
         yield _condition(INCONCLUSIVE, "True", "Inconclusive", _all_said(undecided))
     else:
-        yield _condition(INCONCLUSIVE, "False", "Conclusive", "no class of nodes ended without a result")
+        yield _condition(INCONCLUSIVE, "False", "Conclusive", "no node class ended without a result")
 
 
 def _no_place(places: Places) -> RefusedError | None:
@@ -224,16 +224,16 @@ def _no_place(places: Places) -> RefusedError | None:
         return RefusedError("NoNodeMatches", "no node has the labels of spec.nodeClasses.selector")
     without = [why for why in places.left_out.values() if "NodeCPUTopology" in why]
     reason = "TopologyMissing" if len(without) == len(places.left_out) else "NoNodeFits"
-    advice_there = "; is the agent running there?" if without else ""
+    advice_there = "; check that the agent runs there" if without else ""
     return RefusedError(reason, f"no node can be measured: {_listed(places.left_out)}{advice_there}")
 
 
 def _accepted(places: Places | None) -> str:
     if places is None:
-        return "it can be carried out"
+        return "the tuning can run"
     nodes = sum(map(len, places.classes.values()))
     said = f"{_counted(nodes, 'node')} of {_counted(len(places.classes), 'class', 'es')} can be measured"
-    return f"{said}; left out: {_listed(places.left_out)}" if places.left_out else said
+    return f"{said}; excluded: {_listed(places.left_out)}" if places.left_out else said
 
 
 def _running(classes: Sequence[ClassRecord], refused: RefusedError | None) -> dict[str, str]:
@@ -254,7 +254,7 @@ def _running(classes: Sequence[ClassRecord], refused: RefusedError | None) -> di
 
 def _role(one: ClassRecord, node: NodeRecord) -> str:
     others = [other for other in one.nodes if other.state is not NodeState.FAILED]
-    return "searches" if others[:1] == [node] else f"tries the winner of {others[0].name} again"
+    return "searches" if others[:1] == [node] else f"verifies the winner of {others[0].name}"
 
 
 def _all_said(classes: Iterable[ClassRecord]) -> str:

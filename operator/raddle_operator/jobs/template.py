@@ -107,7 +107,7 @@ def _container(pod_spec: Mapping[str, Any], wanted: str, named: str) -> Mapping[
             return container
     names = ", ".join(text(one, "name", path) for one in result)
     raise RefusedError(
-        "ContainerNotFound", f"{named} has no container {wanted}, but {names}; correct spec.workload.container"
+        "ContainerNotFound", f"{named} has no container {wanted}, only {names}; correct spec.workload.container"
     )
 
 
@@ -151,11 +151,11 @@ def _limited(container: Mapping[str, Any], cpus: str) -> Mapping[str, Any]:
 def _checked(tuning: TuningObject, template: Template) -> Template:
     """Raises RefusedError where nobody but the image knows which program is to be started, or the pod's names clash."""
     if template.container.get("name") == TUNER:
-        raise RefusedError("Invalid", f"{TUNER} is the name of a container of Raddle's; give the measured one another")
+        raise RefusedError("Invalid", f"{TUNER} is the name of Raddle's own container; rename the measured one")
     if tuning.server is not None and not tuning.server.command and not template.container.get("command"):
         message = (
-            f"container {template.container['name']} has no command, so its image's own is started, which can't be "
-            "seen; set spec.server.command"
+            f"container {template.container['name']} has no command, so its image's default command is used, which "
+            "is not known; set spec.server.command"
         )
         raise RefusedError("CommandUnknown", message)
     return template

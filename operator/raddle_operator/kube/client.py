@@ -215,11 +215,11 @@ class Kube(Session):
                     channel = message.data[0]
                     said[channel] = said.get(channel, b"") + message.data[1:]
                 if sum(map(len, said.values())) > MAX_SAID_BYTES:
-                    raise Unavailable(0, "TooLong", f"{command[0]} says more than {MAX_SAID_BYTES} bytes")
+                    raise Unavailable(0, "TooLong", f"{command[0]} printed more than {MAX_SAID_BYTES} bytes")
         try:
             outcome = orjson.loads(said[_OUTCOME])
         except (KeyError, orjson.JSONDecodeError):
-            raise Unavailable(0, "BrokenOff", f"{command[0]} in {container} came to no end") from None
+            raise Unavailable(0, "BrokenOff", f"{command[0]} in {container} did not finish") from None
         return Executed(_exit_code(outcome), said.get(_STDOUT, b""), said.get(_STDERR, b""))
 
     # ---- watch

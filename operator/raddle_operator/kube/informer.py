@@ -158,7 +158,7 @@ class Informer(Generic[T]):
                     await self._list()
                 await self._watch(self._version or "")
             except Gone:
-                log.info("%s: the server has forgotten our version, listing again", self.resource.plural)
+                log.info("%s: the resource version is too old, listing again", self.resource.plural)
                 self._version = None
             except KubeError as error:
                 self.errors += 1
@@ -171,7 +171,7 @@ class Informer(Generic[T]):
             except Exception:  # a malformed answer must not end the process that lives on this cache
                 self.errors += 1
                 self._version = None
-                log.exception("%s: unexpected failure, listing again", self.resource.plural)
+                log.exception("%s: unexpected error, listing again", self.resource.plural)
             if (self._heard_at_s or 0.0) > started_at_s + STEADY_S:
                 pauses = backoffs(self._first_pause_s)
             else:  # even after a clean end: a proxy that closes streams at once must not make a busy loop
@@ -264,7 +264,9 @@ class Informer(Generic[T]):
         """Tells of a list that is older than what the server had said before: it has lost its past."""
         known, self._newest = self._newest, listed
         if _is_older(listed, known):
-            log.warning("%s: the server went back from version %s to %s", self.resource.plural, known, listed)
+            log.warning(
+                "%s: the server's resource version decreased from %s to %s", self.resource.plural, known, listed
+            )
             if self._on_rewind is not None:
                 self._on_rewind()
 
@@ -272,7 +274,7 @@ class Informer(Generic[T]):
         try:
             return self._transform(obj)
         except Exception:
-            log.exception("%s %s can't be read and is left out", self.resource.kind, "/".join(key_of(obj)))
+            log.exception("%s %s can't be read and is ignored", self.resource.kind, "/".join(key_of(obj)))
             return None
 
     def _replace(self, result: dict[Key, T]) -> None:
@@ -304,7 +306,7 @@ class Informer(Generic[T]):
             try:
                 callback(key, old, new)
             except Exception:
-                log.exception("a change of %s %s could not be handled", self.resource.kind, "/".join(key))
+                log.exception("an update of %s %s could not be handled", self.resource.kind, "/".join(key))
 
 
 def _is_older(version: str, known: str) -> bool:

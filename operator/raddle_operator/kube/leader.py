@@ -133,9 +133,9 @@ class Elector:
             async with asyncio.timeout(self._timing.renew_deadline_s / 2):
                 return await self._take()
         except TimeoutError:
-            log.warning("lease %s/%s: no answer in time", self._namespace, self._name)
+            log.warning("lease %s/%s: no response in time", self._namespace, self._name)
         except (AlreadyExists, Conflict):
-            log.debug("lease %s/%s: another candidate was faster", self._namespace, self._name)
+            log.debug("lease %s/%s: another candidate acquired it", self._namespace, self._name)
         except KubeError as error:
             log.warning("lease %s/%s: %s", self._namespace, self._name, error)
         return False

@@ -105,7 +105,7 @@ class Session:
             await made._reload()
         except Exception as error:  # the loaders raise ConfigException, OSError, YAML and type errors alike
             source = "the in-cluster service account" if kubeconfig is None else f"kubeconfig {kubeconfig}"
-            said = "it is no kubeconfig" if isinstance(error, TypeError | AttributeError) else str(error)
+            said = "it is not a kubeconfig" if isinstance(error, TypeError | AttributeError) else str(error)
             raise ConfigError(f"{source} gives no usable credentials: {said}") from error
         return made
 

@@ -92,7 +92,7 @@ def _quota(
         return None, ()
     scope = quota.scope(cpus)
     if not scope:
-        say(f"{problem}; systemd-run makes none either: the program runs without")
+        say(f"{problem}; systemd-run can't set one either: the program runs without a quota")
     return None, scope
 
 

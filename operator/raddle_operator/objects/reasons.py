@@ -45,7 +45,7 @@ class SkipReason(StrEnum):
     TOO_MANY_POLICIES = (
         "TooManyPolicies",
         "the namespace has more policies than Raddle evaluates",
-        "remove some; the oldest 100 count",
+        "remove some; only the oldest 100 are evaluated",
     )
     MIRROR_POD = (
         "MirrorPod",
@@ -56,7 +56,7 @@ class SkipReason(StrEnum):
     MANAGED_BY_SERVER = (
         "ManagedByServer",
         "the server sets its own thread counts; `raddle presets` lists such servers",
-        "nothing, or what the detail says; name the container in the policy's `containers` to plan it anyway",
+        "none, or follow the detail; to plan it anyway, name the container in the policy's `containers`",
     )
     NO_CPU_BOUND = (
         "NoCPUBound",
@@ -67,8 +67,8 @@ class SkipReason(StrEnum):
     ENV_FROM_PRESENT = (
         "EnvFromPresent",
         (
-            "`envFrom` may set thread counts. With the shim each process gets the counts that it lacks; static and "
-            "musl programs, and all without the shim, stay without"
+            "`envFrom` may set thread counts. With the shim, each process gets the missing counts; static and musl "
+            "programs, and processes without the shim, get none"
         ),
         "`existingValues: Override`, or set them in `env`",
     )
@@ -79,36 +79,33 @@ class SkipReason(StrEnum):
     )
     SHIM_MISSING = (
         "ShimMissing",
-        "the shim's files are not in the namespace (yet), or this build has none for the process",
+        "the shim's files are not in the namespace (yet), or this build has none for the node's architecture",
         (
-            "wait for the controller, or allow it ConfigMaps (`shim.configMaps.enabled`); the detail says what is "
-            "missing"
+            "wait for the controller, or let it write ConfigMaps (`shim.configMaps.enabled`); the detail says what "
+            "is missing"
         ),
     )
     DOOR_OCCUPIED = (
         "DoorOccupied",
         (
-            "something else has `/etc/ld.so.preload` or `/opt/raddle`: a volume that is mounted at, above or below it, "
-            "or a device plugin that shares GPUs by it"
+            "something else uses `/etc/ld.so.preload` or `/opt/raddle`: a volume mounted at, above or below it, or "
+            "a device plugin that shares GPUs through it"
         ),
-        "nothing, if that is to stay; else mount it elsewhere: the detail names it",
+        "none if that is intended; else mount it elsewhere; the detail names it",
     )
     DOOR_CLOSED = (
         "DoorClosed",
         "the pod's label `raddle.dev/door: closed`, or the chart's `shim.door: false`",
-        "nothing, if that is wanted; else remove the label, or set the value to true",
+        "none if that is intended; else remove the label, or set the value to true",
     )
     ARCHITECTURE_UNKNOWN = (
         "ArchitectureUnknown",
-        ("the shim's library is one file for each architecture, and the nodes have several or none is known"),
+        ("the shim's library depends on the architecture, and the nodes have several or none is known"),
         "set `nodeSelector: {kubernetes.io/arch: amd64}` in the pod spec, or run the agents",
     )
     WEBHOOK_MISSED = (
         "WebhookMissed",
-        (
-            "the pod should have been given values, but was created before the policy, or while the webhook did not "
-            "answer"
-        ),
+        ("the pod should have values, but was created before the policy, or while the webhook did not answer"),
         "restart the rollout",
     )
     OBSERVED = ("Observed", "the policy has `mode: Observe`", "set `mode: Initial`")

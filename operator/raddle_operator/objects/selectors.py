@@ -105,7 +105,7 @@ def _requirement(expression: Any, index: int) -> tuple[str, frozenset[str] | Non
         raise SelectorError(path, f"is {_kind(expression)}, must be an object")
     key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values")
     if not isinstance(key, str) or not key:
-        raise SelectorError(f"{path}.key", "must be a label's key")
+        raise SelectorError(f"{path}.key", "must be a label key")
     if operator in _WITHOUT_VALUES:
         if values not in (None, []):
             raise SelectorError(f"{path}.values", f"must be absent for {operator}")

@@ -110,7 +110,7 @@ def tuning_from_object(obj: Any) -> TuningObject:
         raise SpecError("spec.model", f"{model[:64]!r} is not allowed; it must be a path from / in the container")
     runner = _word(spec, "runner", "spec", _RUNNERS)
     if runner and not model:
-        raise SpecError("spec.runner", "must be absent where a server is asked")
+        raise SpecError("spec.runner", "must be absent with spec.server")
     if workload is None and not cpus:
         raise SpecError("spec.resources.limits.cpu", "must be set, because an image has no limit of its own")
     objective, rate, p99_ms = _objective(spec)
@@ -181,9 +181,9 @@ def _cpus(spec: Mapping[str, Any]) -> str:
     cpus = text(limits, "cpu", f"{path}.limits")
     try:
         if cpus and not parse(cpus):
-            raise QuantityError(f"{cpus!r} is no CPU at all")  # noqa: TRY301 (one way out)
+            raise QuantityError(f"{cpus!r} is not a positive number of CPUs")  # noqa: TRY301 (one way out)
     except QuantityError as error:
-        raise SpecError(f"{path}.limits.cpu", f"{error}; CPUs as Kubernetes writes them: 4, 500m") from None
+        raise SpecError(f"{path}.limits.cpu", f"{error}; write CPUs as in Kubernetes, for example 4 or 500m") from None
     return cpus
 
 
@@ -193,7 +193,7 @@ def _objective(spec: Mapping[str, Any]) -> tuple[str, float | None, float | None
     rate = _read(kinds.read_rate, result, "requestsPerSecond", path, (0, _MAX_RATE))
     p99_us = _read(kinds.read_duration_us, result, "p99", path, _P99_US)
     if kind != "Throughput" and rate is None:
-        raise SpecError(f"{path}.requestsPerSecond", f"must be set: {kind} is measured at the rate that users send")
+        raise SpecError(f"{path}.requestsPerSecond", f"must be set: {kind} is measured at a given rate")
     if kind == "Throughput" and rate is not None:
         raise SpecError(f"{path}.requestsPerSecond", "must be absent: Throughput finds the rate itself")
     return kind, rate, None if p99_us is None else p99_us / 1000

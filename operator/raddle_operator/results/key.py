@@ -93,7 +93,9 @@ def mismatch(key: Key, there: Key) -> str:
     Node class, limit and exclusive CPUs have to be the same. The rest is compared where both sides know it: a webhook
     knows no model's digest, and few policies say a rate.
     """
-    return "; ".join(f"{what} is {item}, it was tuned for {tuned}" for what, tuned, item in _differences(key, there))
+    return "; ".join(
+        f"{what} is {item}, but the tuning is for {tuned}" for what, tuned, item in _differences(key, there)
+    )
 
 
 def _differences(key: Key, there: Key) -> Iterator[tuple[str, str, str]]:

@@ -42,12 +42,12 @@ def bound_not_met(
     if test is None or not test.queries:
         result = "" if capacity is None else f": at most {round(capacity, 1):g} are served"
         asked = f"{objective.rate or 0:g} requests a second"
-        return f"{asked} are above the capacity{result}. Ask for fewer, or give more CPUs."
+        return f"{asked} are above the capacity{result}. Lower the rate, or give more CPUs."
     late = f"with {winner.title}, {test.over} of {test.queries} requests took longer"
     if 100 * test.over <= test.queries:
-        way = f"and it takes {test.needed} requests to be sure. Give it a longer budget."
-        return f"Not certain that p99 keeps within {test.bound_ms:g} ms: {late}, {way}"
-    way = "Ask for fewer requests a second, a later bound or more CPUs."
+        way = f"and it takes {test.needed} requests to be sure. Set a longer budget."
+        return f"Not certain that p99 stays within {test.bound_ms:g} ms: {late}, {way}"
+    way = "Lower the rate, raise the bound, or give more CPUs."
     if measured < 2:
-        return f"p99 does not keep within {test.bound_ms:g} ms: {late}. No other setting was measured. {way}"
+        return f"p99 does not stay within {test.bound_ms:g} ms: {late}. No other setting was measured. {way}"
     return f"No setting that was measured keeps p99 within {test.bound_ms:g} ms: {late}. {way}"

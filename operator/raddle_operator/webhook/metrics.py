@@ -50,9 +50,11 @@ class _CacheCollector(Collector):
         self._caches = caches
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        objects = GaugeMetricFamily("raddle_webhook_cache_objects", "Objects kept, by kind", labels=["kind"])
+        objects = GaugeMetricFamily("raddle_webhook_cache_objects", "Objects in the cache, by kind", labels=["kind"])
         age = GaugeMetricFamily(
-            "raddle_webhook_cache_age_seconds", "Time since the API server was last heard, by kind", labels=["kind"]
+            "raddle_webhook_cache_age_seconds",
+            "Time since the last response of the API server, by kind",
+            labels=["kind"],
         )
         for state in self._caches.states():
             objects.add_metric([state.kind], state.objects)
@@ -71,32 +73,34 @@ class WebhookMetrics:
         PlatformCollector(registry=registry)
         self._requests = Counter(
             "raddle_webhook_requests",
-            "Requests by path, what was decided, and why",
+            "Requests by path, decision and reason",
             ["path", "decision", "reason"],
             registry=registry,
         )
         self._seconds = Histogram(
             "raddle_webhook_request_duration_seconds",
-            "Time from a review's headers being read to its answer being ready",
+            "Time from reading a review's headers until its response is ready",
             ["path"],
             buckets=_DURATION_BUCKETS_S,
             registry=registry,
         )
         self.fail_open = Counter(
-            "raddle_webhook_fail_open", "Reviews allowed without a patch because of an error of ours", registry=registry
+            "raddle_webhook_fail_open",
+            "Reviews allowed without a patch because of an internal error",
+            registry=registry,
         )
         self._bindings = Counter(
-            "raddle_webhook_bindings", "Bindings by what became of the pod's values", ["outcome"], registry=registry
+            "raddle_webhook_bindings", "Bindings by outcome for the pod's values", ["outcome"], registry=registry
         )
         self._withheld = Counter(
             "raddle_webhook_withheld",
-            "Pods that got values, but not all of them, by reason",
+            "Pods that got some of their values, but not all, by reason",
             ["reason"],
             registry=registry,
         )
         self.certificate_expiry = Gauge(
             "raddle_webhook_certificate_expiry_timestamp_seconds",
-            "When the serving certificate ends; 0 while none is loaded",
+            "When the serving certificate expires; 0 while none is loaded",
             registry=registry,
         )
         self.certificate_loads = Counter(
@@ -104,7 +108,7 @@ class WebhookMetrics:
         )
         self.ready = Gauge("raddle_webhook_ready", "1 while /readyz answers 200", registry=registry)
         self.loop_lag = Gauge(
-            "raddle_webhook_event_loop_lag_seconds", "The longest delay of a timer in the last 10 s", registry=registry
+            "raddle_webhook_event_loop_lag_seconds", "Longest delay of a timer in the last 10 s", registry=registry
         )
         for word in ("loaded", "failed"):
             self.certificate_loads.labels(word)

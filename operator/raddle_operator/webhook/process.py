@@ -154,7 +154,7 @@ def _raise_what_ended(task: asyncio.Task[Any]) -> NoReturn:
         task.result()
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
-    raise RuntimeError("a part of the webhook has ended by itself")
+    raise RuntimeError("a task of the webhook ended unexpectedly")
 
 
 async def _main(settings: WebhookSettings) -> None:

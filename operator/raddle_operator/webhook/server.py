@@ -156,7 +156,7 @@ class Server:
             async with asyncio.timeout(self._settings.drain_s):
                 await self._idle.wait()
         except TimeoutError:
-            self._log.refusal("requests did not finish before the end", str(self._active))
+            self._log.refusal("requests did not finish before shutdown", str(self._active))
         await self._http.shutdown(1.0)
         for listener in listeners:
             await listener.wait_closed()
@@ -197,7 +197,7 @@ class Server:
             return response
         except TimeoutError:
             return self._refuse(
-                label, 408, Refusal.SLOW_BODY, f"the body did not come within {self._settings.body_timeout_s} s"
+                label, 408, Refusal.SLOW_BODY, f"the body was not received within {self._settings.body_timeout_s} s"
             )
         except OSError as error:
             # Nobody reads the answer; raised, each such client would write a traceback into the log.
@@ -253,7 +253,7 @@ class Server:
             return web.Response(text="ok\n")
         if path == "/metrics":
             return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
-        message = f"no such path; reviews go to {PODS_PATH} and {BINDING_PATH}"
+        message = f"no such path; send reviews to {PODS_PATH} and {BINDING_PATH}"
         # A wrong path in a webhook configuration must be visible, so it never looks like an answer.
         return self._refuse("other", 404, Refusal.UNKNOWN_PATH, message)
 

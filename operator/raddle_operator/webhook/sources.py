@@ -117,7 +117,7 @@ class TopologyReader:
             try:
                 machine = nodecheck.machine_of(obj)
             except nodetopology.TopologyError as error:
-                log.warning("NodeCPUTopology %s is left out: %s", key_of(obj)[1], error)
+                log.warning("NodeCPUTopology %s is ignored: %s", key_of(obj)[1], error)
                 return None
             shape = self.shapes[digest] = Shape(machine._replace(boot_id=""))
         return NodeFacts(shape, _is_fresh(obj))
@@ -163,7 +163,7 @@ def policy_reader(resource: Resource) -> Callable[[Object], PolicyObject | None]
             # Items of a list need not carry their kind.
             return policy_from_object({**obj, "kind": resource.kind})
         except SpecError as error:
-            log.warning("%s %s is left out: %s", resource.kind, "/".join(filter(None, key_of(obj))), error)
+            log.warning("%s %s is ignored: %s", resource.kind, "/".join(filter(None, key_of(obj))), error)
             return None
 
     return read
@@ -174,7 +174,7 @@ def read_tuning(obj: Object) -> TuningResults | None:
     try:
         return results_from_object(obj)
     except SpecError as error:
-        log.warning("InferenceTuning %s is left out: %s", "/".join(key_of(obj)), error)
+        log.warning("InferenceTuning %s is ignored: %s", "/".join(key_of(obj)), error)
         return None
 
 

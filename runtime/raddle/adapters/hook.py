@@ -134,9 +134,9 @@ def _tell(awaited: str, call: Callable[[Any, str], None]) -> None:
         if adapter is not None:
             call(adapter, plan_text)
     except env.PlanError as error:
-        log.announce(name, f"{name} is left alone: {error}")
+        log.announce(name, f"{name} is not configured: {error}")
     except Exception as error:
-        log.failed(f"{name} is left alone", error)
+        log.failed(f"{name} is not configured", error)
 
 
 def _adapter(awaited: str) -> Any:
@@ -146,5 +146,5 @@ def _adapter(awaited: str) -> Any:
         try:
             record.adapters[name] = import_module("raddle.adapters." + name)
         except Exception as error:
-            log.failed(f"{name} is left alone, its adapter can't be loaded", error)
+            log.failed(f"{name} is not configured, its adapter can't be loaded", error)
     return record.adapters.get(name)

@@ -138,7 +138,7 @@ class Library:
                 self._told = os.getpid(), wanted.intra
                 self.note()
         except Exception as error:
-            log.failed(f"{self.name} is left alone", error)
+            log.failed(f"{self.name} is not configured", error)
             return None
         return result
 

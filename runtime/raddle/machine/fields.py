@@ -156,7 +156,7 @@ class CPUGroupReader:
 
 
 def parse_cpus(value: Any, path: str) -> int:
-    """The set that a value at this path names. Raises DocumentError for what is no CPU list of the kernel's form."""
+    """The set that a value at this path names. Raises DocumentError for what is not a CPU list of the kernel's form."""
     if not isinstance(value, str) or len(value) > MAX_CPUS_TEXT:
         raise DocumentError(path, value, _CPUS)
     try:

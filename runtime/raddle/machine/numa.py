@@ -25,7 +25,7 @@ def read(nodes: Directory, online: int) -> tuple[NUMANode, ...]:
         directory = f"node{node}"
         told = _cpus(nodes, directory)
         if told is None:
-            nodes.problem(directory, "tells no CPUs")
+            nodes.problem(directory, "lists no CPUs")
             continue
         mask = told[0] & online
         if mask & ~rest:

@@ -183,7 +183,7 @@ def _partition(claims: dict[int, int], paths: dict[int, str], online: int, cpus:
                 group |= 1 << other
         if group != claim or any(claims.get(other, claim) != claim for other in cpuset.ids(group)):
             said, used = cpuset.format_list(claim)[:64], cpuset.format_list(group)[:64]
-            cpus.problem(paths[cpu], f"says {said}, which these CPUs' own files deny; used {used}")
+            cpus.problem(paths[cpu], f"says {said}, which contradicts these CPUs' files; using {used}")
         groups.append(group)
         rest &= ~group
     return sorted(groups, key=cpuset.lowest)

@@ -267,7 +267,7 @@ def provider_options(path: str, text: str) -> Any:
 def variables(path: str, text: str) -> Any:
     """Name and template of each variable, sorted; see `templates`."""
     one = {
-        "description": 'What it is set to: one placeholder or one whole number, for example "{threads}".',
+        "description": 'The value: one placeholder or one whole number, for example "{threads}".',
         "type": "string",
         "maxLength": templates.LONGEST_VALUE,
         "pattern": f"^({templates.VALUE})$",

@@ -41,9 +41,9 @@ def layout(cores: int, domains: Sequence[int] = (), what: str = "") -> Layout:
     idle = cores - workers[threads] * threads
     if idle > MOST_IDLE * cores:
         threads, idle = 1, 0
-    words = f"{threads} core{'s' * (threads != 1)} an instance"
+    words = f"{threads} core{'s' * (threads != 1)} per instance"
     if max(parts, default=0) < cores and what:
-        words += f", none across two {what}"
+        words += f", none spans two {what}"
     if idle:
         words += f"; {idle} of {cores} cores idle"
     return Layout(workers.get(threads, max(1, cores)), threads, words)

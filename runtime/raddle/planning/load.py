@@ -174,7 +174,7 @@ def compared(least: int, most: int) -> List[int]:
 
 
 def usual(run_time_s: float, limit_cpus: Optional[float]) -> Load:
-    """The load that a run time stands for where no rate is known: half of what one thread serves within the limit."""
+    """The load that a run time stands for where no rate is known: half of what one thread does within the limit."""
     return Load(run_time_s, 0.5 * min(1.0, limit_cpus or 1.0) / run_time_s)
 
 

@@ -1,7 +1,7 @@
 """From limits to numbers: `plan(machine, budget, policy)`, the one pure function of the product.
 
 The same inputs give the same plan in the webhook, in the container, in a test and in a terminal. At pod
-CREATE the machine is unknown (None) and the values are *safe values*, right on any node; at binding the
+CREATE the machine is unknown (None) and the values are *safe values*, valid on any node; at binding the
 machine is known but not which CPUs; in the container all is known. Each value carries `because`.
 
 `capacity` says how many threads fit, `placement` where they go, `layout` how many instances would; here is what is
@@ -270,7 +270,7 @@ def _intra_op(
     result = _clamped(threads, why, policy)
     without_shim = result
     if policy.spinning != "Always" and harmless is not None and harmless < threads:
-        without_shim = _clamped(harmless, f"{why}; spins, no shim", policy)
+        without_shim = _clamped(harmless, f"{why}; spinning not controlled", policy)
     # A shim controls spinning, so the count is what the load asks for, else the same as where nothing spins.
     if not budget.shim:
         result = without_shim
@@ -288,8 +288,8 @@ def _intra_op(
 
 def _in_words(policy: Policy) -> str:
     """E.g. "load: runs of 33 ms at 20/s", or "load observed: ..."."""
-    rate = "half of what one thread serves" if policy.request_rate is None else f"{policy.request_rate:g}/s"
-    said = "load observed" if policy.load_source == OBSERVED else "load"
+    rate = "half the rate that one thread can serve" if policy.request_rate is None else f"{policy.request_rate:g}/s"
+    said = "observed load" if policy.load_source == OBSERVED else "load"
     return f"{said}: runs of {(policy.run_time_us or 0) / 1000:g} ms at {rate}"
 
 
@@ -338,7 +338,7 @@ def _inter_op(parallel: bool, policy: Policy, because: Dict[str, str]) -> int:
     if policy.inter_op is not None:
         because["interOp"] = "policy threads.interOp"
         return policy.inter_op
-    because["interOp"] = "Parallel without a count"
+    because["interOp"] = "executionMode Parallel"
     return 1
 
 
@@ -399,7 +399,7 @@ def _spinning(
     elif budget.gpu:
         why = "GPU session"
     elif budget.reclaimed:
-        why = "CPUs are lent, and may be taken back"
+        why = "borrowed CPUs, which may be reclaimed"
     else:
         because["spinning"] = f"{runnable} runnable thread{'s' * (runnable != 1)} for {capacity.budget_cpus:g} CPUs"
         return "bounded"
@@ -416,7 +416,7 @@ def _exclusive_spinning(capacity: CPUCapacity, spinning: str, policy: Policy, be
         or spinning != "bounded"
     ):
         return None
-    because["spinning"] += "; always while they are the container's own"
+    because["spinning"] += "; always while the CPUs are exclusive"
     return "always"
 
 
@@ -435,7 +435,7 @@ def _openmp_and_blas(
     """
     if intra_op is None:
         return None, None, None
-    threads, why = intra_op, "as intraOp"
+    threads, why = intra_op, "same as intraOp"
     if policy.intra_op is None:
         if capacity.threads is not None and (fits := _clamped(capacity.threads, capacity.because, policy))[0] < threads:
             # What the load asks for above the limit is for pools whose spinning a shim bounds.
@@ -451,7 +451,7 @@ def _openmp_and_blas(
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
         omp, because["omp"] = threads, why
     if capacity.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes):
-        threads, why = 1, "beside another pool under a limit: its idle threads spin too"
+        threads, why = 1, "another pool shares the limit, and its idle threads spin"
     blas = None
     if "blas" in policy.runtimes:
         blas, because["blas"] = threads, why
@@ -521,5 +521,5 @@ def _layout(
         if cores:
             layouts.append(layout(cores, *cache_domains(machine, places)))
     result, *others = layouts
-    because["layout"] = result.because + ", no two kinds of core in one" * bool(others)
+    because["layout"] = result.because + ", no instance mixes core types" * bool(others)
     return result._replace(others=tuple((one.workers, one.threads) for one in others[:MAX_OTHERS]))

@@ -32,24 +32,25 @@ class Policy(NamedTuple):
         "objective",
         ("Latency", "Throughput"),
         "Latency",
-        "Optimization goal. Latency: a fractional CPU quota is rounded up; without one, one NUMA node. "
-        "Throughput: a fractional quota is rounded down, all cores may be used.",
+        "Optimization goal. Latency: a fractional CPU quota is rounded up; without a quota, one NUMA node is used. "
+        "Throughput: a fractional quota is rounded down; all cores may be used.",
     )
     budget_source: str = kinds.word(
         "budget.source",
         ("Auto", "Limit", "Request", "Node"),
         "Auto",
-        "Where the CPU budget comes from. Auto: the CPU limit, cut to the CPUs that the container really has; "
-        "without a limit the physical cores of the node (of one NUMA node for Latency). Limit: the limit only; no "
-        "limit, no values. Request: the CPU request bounds it too. Node: the whole node, for pods that run alone on "
-        "their node.",
+        "Where the CPU budget comes from. Auto: the CPU limit, capped at the CPUs that the container can use; "
+        "without a limit, the physical cores of the node (of one NUMA node for Latency). Limit: only the limit; a "
+        "container without one gets no values. Request: also capped at the CPU request. Node: the whole node, for "
+        "pods that run alone on their node.",
     )
     workers: Optional[int] = kinds.count(
         "budget.workersPerContainer",
         THREADS,
         None,
         "Processes that share one container's CPUs. Absent: read from the arguments and variables of gunicorn, "
-        "uvicorn and TorchServe (WEB_CONCURRENCY too), else 1; the shim corrects it by the processes it sees.",
+        "uvicorn and TorchServe (WEB_CONCURRENCY too), else 1; the shim corrects it to the number of processes that "
+        "it observes.",
     )
     sessions: int = kinds.count(
         "budget.sessionsPerWorker", THREADS, 1, "Sessions (loaded models) that one process uses at the same time."
@@ -65,54 +66,53 @@ class Policy(NamedTuple):
     reserve_cpus: Optional[float] = kinds.cpus(
         "budget.reserve",
         1024,
-        "CPUs of the limit to reserve, such as 200m: of the pod-level limit for the pod's other "
-        "containers, else of the container's own for its other processes. The threads then have whole CPUs of the "
-        "rest, at least one thread. No effect on exclusive CPUs and without a limit. Absent: under a pod-level limit "
-        "what the other containers without a limit of their own request. 0: nothing.",
+        "CPUs of the limit to reserve, such as 200m: of a pod-level limit, for the pod's other containers; of the "
+        "container's own limit, for its other processes. Threads are planned for the whole CPUs that remain, at "
+        "least one. No effect on exclusive CPUs or without a limit. Absent: under a pod-level limit, the CPU "
+        "requests of the other containers that have no limit of their own. 0: nothing is reserved.",
     )
     load_source: str = kinds.word(
         "load.source",
         ("Stated", OBSERVED),
         "Stated",
-        "Where the load comes from. Stated, or absent: runTime and requestsPerSecond here. Observed: what status.load "
-        "says when a pod is created, nothing before it says anything; running pods stay as they are. Needs observe "
-        "Runs, and the chart's agent.watch and agent.datagrams.enabled.",
+        "Where the load comes from. Stated, or absent: runTime and requestsPerSecond here. Observed: status.load "
+        "when a pod is created, or no load while it is absent; running pods do not change. Requires observe Runs, "
+        "and the chart values agent.watch and agent.datagrams.enabled.",
         filled_in=False,
     )
     run_time_us: Optional[int] = kinds.duration_us(
         "load.runTime",
-        "How long the model takes for one request on one thread, without waiting: from 1us to 1h, for example 33ms "
+        "Time that the model takes for one request on one thread, excluding waiting: from 1us to 1h, for example 33ms "
         "or 1.5s.",
     )
     request_rate: Optional[float] = kinds.rate(
         "load.requestsPerSecond",
         1000000,
-        "How many requests a second one container serves when it is busy, for example 20 or 0.5. Divide a "
+        "Requests per second that one container serves when it is busy, for example 20 or 0.5. Divide a "
         "Deployment's rate by its replicas.",
     )
     intra_op: Optional[int] = kinds.count(
         "threads.intraOp",
         THREADS,
         None,
-        "Threads that work on one operator, the calling thread included. Absent: planned.",
+        "Threads that execute one operator, including the calling thread. Absent: Raddle plans it.",
     )
-    min_intra_op: int = kinds.count(
-        "threads.minIntraOp", THREADS, 1, "The least intraOp that Raddle may plan, in threads."
-    )
+    min_intra_op: int = kinds.count("threads.minIntraOp", THREADS, 1, "Lower bound of the intraOp that Raddle plans.")
     max_intra_op: int = kinds.count(
-        "threads.maxIntraOp", THREADS, 1024, "The most intraOp that Raddle may plan, in threads."
+        "threads.maxIntraOp", THREADS, 1024, "Upper bound of the intraOp that Raddle plans."
     )
     inter_op: Optional[int] = kinds.count(
         "threads.interOp",
         THREADS,
         None,
-        "Threads that run independent operators side by side. More than 1 needs executionMode Parallel. Absent: 1.",
+        "Threads that run independent operators in parallel. More than 1 requires executionMode Parallel. Absent: 1.",
     )
     execution_mode: str = kinds.word(
         "threads.executionMode",
         ("Auto", "Sequential", "Parallel"),
         "Auto",
-        "Whether operators of one run are executed one after the other. Auto: Sequential. Parallel adds the interOp "
+        "Whether the operators of one run are executed one after the other. Auto: Sequential. Parallel adds the "
+        "interOp "
         "pool to the intraOp pool.",
     )
     spinning: str = kinds.word(
@@ -121,86 +121,86 @@ class Policy(NamedTuple):
         "Auto",
         "What idle threads do between operators. Auto: Never below 1 CPU, with several streams, with a GPU, where "
         "more threads could run than there are CPUs, or where the CPUs are not known; Always for Latency on "
-        "exclusive CPUs; what load asks for where runTime is stated; else Bounded. Always: the runtime's default. "
+        "exclusive CPUs; derived from load if runTime is stated; else Bounded. Always: the runtime's default. "
         "Bounded: spin for 50 microseconds (OpenMP: 1000), then sleep. Never: sleep at once.",
     )
     numa: str = kinds.word(
         "placement.numa",
         ("Auto", "SingleNUMANode", "Any"),
         "Auto",
-        "Whether a container keeps to one NUMA node. Auto: on exclusive CPUs, where one holds enough of them, and "
-        "for Latency without a CPU limit. SingleNUMANode: never more threads than one NUMA node has cores. Any: no "
-        "limit.",
+        "Whether a container is confined to one NUMA node. Auto: on exclusive CPUs if one node has enough of them, "
+        "and for Latency without a CPU limit. SingleNUMANode: never more threads than one NUMA node has cores. Any: "
+        "not confined.",
     )
     smt: str = kinds.word(
         "placement.smt",
         ("Auto", "OneThreadPerCore", "AllThreads"),
         "Auto",
-        "How to count SMT (hyper-threading) siblings. Auto: as OneThreadPerCore. OneThreadPerCore: one thread for a "
-        "physical core, siblings idle. AllThreads: each logical CPU counts.",
+        "How to count SMT (hyper-threading) siblings. Auto: same as OneThreadPerCore. OneThreadPerCore: one thread "
+        "per physical core; siblings stay idle. AllThreads: every logical CPU counts.",
     )
     core_type: str = kinds.word(
         "placement.coreType",
         ("Auto", "Performance", "Efficient", "Any"),
         "Auto",
-        "Which cores count on CPUs with several kinds. Auto: Raddle chooses. Performance: the fast ones. Efficient: "
-        "the slow ones. Any: all. No effect on CPUs with one kind.",
+        "Which cores are counted on CPUs with several core types. Auto: Raddle chooses. Performance: the fast ones. "
+        "Efficient: the slow ones. Any: all. No effect on CPUs with one core type.",
     )
     affinity: str = kinds.word(
         "placement.affinity",
         ("Auto", "PerCore", "Never"),
         "Auto",
-        "Whether worker threads are pinned; only ever inside CPUs that the container has for itself. Auto: to the "
-        "container's share of one NUMA node. PerCore: to one core each. Never: not pinned.",
+        "Whether worker threads are pinned, only within CPUs that are exclusive to the container. Auto: to the "
+        "container's share of one NUMA node. PerCore: each to one core. Never: not pinned.",
     )
     runtimes: Tuple[str, ...] = kinds.words(
         "runtimes",
         families.NAMES,
         families.DEFAULT,
-        f"Runtime families that get values. Absent means {', '.join(families.DEFAULT)}, which only inference uses. "
-        f"The others are for whole programs, so they are chosen by name: {', '.join(families.NAMED)}. "
+        f"Runtime families that get values. Absent: {', '.join(families.DEFAULT)}, which only inference uses. The "
+        f"others affect whole programs and must be named: {', '.join(families.NAMED)}. "
         "docs/reference/families.md lists the variables of each.",
         "A runtime family.",
     )
     variables: Tuple[Tuple[str, str], ...] = kinds.variables(
         "variables",
-        "Environment variables of the programs' own that hold counts, name to value: for servers that no family of "
-        'runtimes has, for example LLAMA_ARG_THREADS: "{threads}". A value is a whole number or a placeholder: '
-        f"{_PLACEHOLDERS}. They are set when a pod is created; what the pod spec sets stays unless existingValues "
-        "is Override, and what it takes from a reference stays always.",
+        "Additional environment variables that hold counts, name to value, for servers that no runtime family covers, "
+        'for example LLAMA_ARG_THREADS: "{threads}". A value is a whole number or a placeholder: '
+        f"{_PLACEHOLDERS}. They are set when a pod is created. A value in the pod spec is kept unless "
+        "existingValues is Override; one that comes from a reference (valueFrom) is always kept.",
     )
     presets: str = kinds.word(
         "presets",
         ("Auto", "Never"),
         "Auto",
-        "Whether to apply presets for known servers. Auto: a container whose image or command is one of "
-        "`raddle presets` gets that row's variables and, where runtimes is absent, its families; servers that bind "
-        "their own threads are left alone. Never: all containers alike.",
+        "Whether to apply presets for known servers. Auto: a container whose image or command is listed by `raddle "
+        "presets` gets the variables of that preset and, if runtimes is absent, its families; servers that bind "
+        "their own threads are skipped. Never: all containers are treated alike.",
     )
     graph_optimization_level: Optional[str] = kinds.word(
         "onnxruntime.graphOptimizationLevel",
         ("Disable", "Basic", "Extended", "All"),
         None,
-        "How far ONNX Runtime rewrites the graph when it loads a model. Absent leaves what the application sets.",
+        "How far ONNX Runtime rewrites the graph when it loads a model. Absent keeps the application's setting.",
         key="graph",
     )
     global_thread_pool: bool = kinds.flag(
         "onnxruntime.globalThreadPool",
         False,
-        "Whether all sessions of a process share one thread pool, of a size for all of them together. In Python "
-        "only where its threads may spin, because spinning can't be stopped there.",
+        "Whether all sessions of a process share one thread pool, sized for all of them together. In Python only "
+        "where its threads may spin, because spinning can't be disabled there.",
     )
     shared_allocator: bool = kinds.flag(
         "onnxruntime.sharedAllocator",
         False,
-        "Whether all sessions of a process share one memory arena for the CPU.",
+        "Whether all sessions of a process share one arena of CPU memory.",
         key="shared_arena",
     )
     cpu_mem_arena: Optional[bool] = kinds.flag(
         "onnxruntime.cpuMemArena",
         None,
-        "Whether a session keeps freed CPU memory in an arena for the next run. Off takes less memory and more "
-        "time. Absent leaves what the application sets.",
+        "Whether a session keeps freed CPU memory in an arena for the next run. false uses less memory and more "
+        "time. Absent keeps the application's setting.",
         key="arena",
         switch=Switch(
             "enable_cpu_mem_arena", (("DisableCpuMemArena", 19), ("EnableCpuMemArena", 18)), "arena", initial=True
@@ -209,8 +209,8 @@ class Policy(NamedTuple):
     mem_pattern: Optional[bool] = kinds.flag(
         "onnxruntime.memPattern",
         None,
-        "Whether a session plans its memory by the first run's shapes. Off takes less memory where shapes vary. "
-        "Absent leaves what the application sets.",
+        "Whether a session plans its memory from the shapes of the first run. false uses less memory if shapes vary. "
+        "Absent keeps the application's setting.",
         key="mem_pattern",
         switch=Switch(
             "enable_mem_pattern", (("DisableMemPattern", 17), ("EnableMemPattern", 16)), "memPattern", initial=True
@@ -219,8 +219,8 @@ class Policy(NamedTuple):
     deterministic_compute: Optional[bool] = kinds.flag(
         "onnxruntime.deterministicCompute",
         None,
-        "Whether kernels that can give the same result in each run do so, at the cost of time; most of them are a "
-        "GPU's. Absent leaves what the application sets.",
+        "Whether to use kernels that give the same result in every run, at the cost of speed; most of them are for "
+        "GPUs. Absent keeps the application's setting.",
         key="deterministic",
         switch=Switch(
             "use_deterministic_compute",
@@ -251,45 +251,46 @@ class Policy(NamedTuple):
         "onnxruntime.acknowledge",
         entries.ACKNOWLEDGED,
         "Keys of configEntries and providerOptions that change results or need the application's help; they are "
-        "refused unless named here.",
+        "rejected unless listed here.",
         "An acknowledged key.",
     )
     allocator: str = kinds.word(
         "allocator",
         ("System", "Mimalloc", "Jemalloc", "Tcmalloc"),
         "System",
-        "The memory allocator of the container's processes. System: the image's own. The others are preloaded where "
-        "the image has them, else the image's own stays. It takes the shim.",
+        "The memory allocator of the container's processes. System: the image's own. The others are preloaded if "
+        "the image has them; otherwise the image's own is kept. Requires the shim.",
     )
     existing_values: str = kinds.word(
         "existingValues",
         ("Respect", "Override"),
         "Respect",
-        "What happens where the pod spec or the code already sets a value. Respect: it stays, and the plan says so. "
+        "What happens if the pod spec or the code already sets a value. Respect: it is kept, and the plan reports it. "
         "Override: Raddle's value replaces it. 0 and -1 in code count as not set.",
     )
     tuning: Optional[str] = kinds.name(
         "tuning",
         AUTO,
-        "The InferenceTuning of the pod's namespace whose result is used if image, limit and kind of node "
-        "match those it was measured with: the winner's values then replace those of this policy. Auto: the newest one "
-        "of the pod's own workload that fits. Where none does, and before the pod is bound, the plan is the one "
-        "without. Needs the chart's tuning.enabled.",
+        "The InferenceTuning in the pod's namespace whose result is used if image, limit and node class match those "
+        "it was measured with: the winner's values then replace those of this policy. Auto: the newest matching one "
+        "of the pod's own workload. If none matches, and before the pod is bound, the plan is the same as without a "
+        "tuning. Requires the chart value tuning.enabled.",
     )
     observe: str = kinds.word(
         "observe",
         ("Sessions", "Runs", "None"),
         "Sessions",
-        "What the shim records of Python's sessions, for the node's agent. Sessions: each session's settings. Runs: a "
-        "histogram of run times too (at most a microsecond per run), and both among the metrics of a program that has "
-        "prometheus_client. None: nothing.",
+        "What the shim records about sessions in Python, for the node's agent. Sessions: the settings of each "
+        "session. Runs: also a histogram of run times (at most one microsecond per run); a program that has "
+        "prometheus_client exports both as metrics. None: nothing.",
     )
     shim: str = kinds.word(
         "shim",
         ("Auto", "None"),
         "Auto",
-        "Whether processes load the shim. Auto: all that glibc's loader starts, by a file mounted over "
-        "/etc/ld.so.preload from an immutable ConfigMap in the pod's namespace. None: no process does. Without the "
+        "Whether processes load the shim. Auto: every process that glibc's dynamic loader starts, through a file "
+        "mounted over /etc/ld.so.preload from an immutable ConfigMap in the pod's namespace. None: no process. "
+        "Without the "
         f"shim {WITHOUT_SHIM}.",
     )
 
@@ -370,7 +371,9 @@ def _check_combinations(policy: Policy) -> None:
     _check_variables(policy)
     for path, key in _to_acknowledge(policy):
         if key not in policy.acknowledge:
-            raise PolicyError(path, key, "named in onnxruntime.acknowledge too: it changes results or needs your help")
+            raise PolicyError(
+                path, key, "listed in onnxruntime.acknowledge: it changes results or needs the application's help"
+            )
 
 
 def _check_observed(policy: Policy, spec: Mapping[str, Any]) -> None:
@@ -388,7 +391,7 @@ def _check_variables(policy: Policy) -> None:
             family = ", ".join(
                 one.name for one in families.FAMILIES if any(name == each.name for each in one.variables)
             )
-            raise PolicyError("variables", name, f"left to runtimes, where a family has it: {family}")
+            raise PolicyError("variables", name, f"set through runtimes, because a family has it: {family}")
         if name in templates.OF_PROCESSES and (policy.workers is None or template != "{workers}"):
             raise PolicyError(
                 f"variables.{name}",

@@ -67,6 +67,6 @@ def value(template: str) -> str:
 def listed() -> Tuple[str, str]:
     """What a name and a value may be, in words."""
     return (
-        "in capitals, end as a count does (_THREADS, _WORKERS, POOL_SIZE) and have no word of rights or switches",
+        "in capitals, end like a count (_THREADS, _WORKERS, POOL_SIZE) and contain no word of permissions or switches",
         "one of " + ", ".join(PLACEHOLDERS) + ' or a whole number up to 9999, in quotes, such as "{threads}"',
     )

@@ -70,7 +70,7 @@ class Effective:
         """
         runnable = self.runs + (intra or 1) - 1 + ((inter or 1) - 1 if parallel else 0)
         if self.oversubscribed or (self.cpu_capacity is not None and runnable > self.cpu_capacity):
-            return "never", "planned bounded, stopped: " + self.cpus_where
+            return "never", "planned bounded, turned off: " + self.cpus_where
         return ("always" if self.endless else "bounded"), ""
 
 

@@ -13,7 +13,7 @@ SHORTEST, LONGEST = 18, 34
 # A session's count of threads, under the names that adapters give it.
 _COUNTS = ("intra", "torchIntra", "omp")
 # The whole reason where a runtime follows a variable that is not the plan's.
-_VARIABLES = ("MKL_NUM_THREADS", env.OMP, env.OMP + " is set otherwise")
+_VARIABLES = ("MKL_NUM_THREADS", env.OMP, env.OMP + " has another value")
 
 
 class Group(NamedTuple):

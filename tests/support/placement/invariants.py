@@ -192,7 +192,7 @@ def _room(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Itera
 
 
 def _instances(threads: int, machine: Machine, cpus: int, policy: Policy) -> int:
-    """How many instances of that many threads fit, none across two L3 domains or NUMA nodes where all are known."""
+    """How many instances of that many threads fit, none spans two L3 domains or NUMA nodes where all are known."""
     nodes = [node.cpus for node in machine.numa_nodes] or [cpus]
     l3_domains = [domain.cpus for domain in machine.l3_domains] or [cpus]
     if cpus & ~union(nodes) or cpus & ~union(l3_domains):

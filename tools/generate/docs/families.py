@@ -25,7 +25,7 @@ VARIABLES = """
 """
 _COMES_FROM = {
     ValueSource.REFERENCE: "an annotation: the value for the node, from the binding",
-    ValueSource.LITERAL: "the pod spec: the safe value, right on any node",
+    ValueSource.LITERAL: "the pod spec: the safe value, valid on any node",
     ValueSource.EXTENDS: "the shim, in the process: an additional option",
 }
 _OVER_OMP = "; only if it differs from `OMP_NUM_THREADS`, and the pod spec sets no `OMP_*`"

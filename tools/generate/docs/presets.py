@@ -44,7 +44,7 @@ spec:
 """
 FOOTER = """
 A value is one placeholder or one whole number, and a name must be the name of a count: policies can't set paths,
-switches or permissions. Variables are set when the pod is created, from the values that are right on any node. Values
+switches or permissions. Variables are set when the pod is created, from the values that are valid on any node. Values
 in the pod spec are kept, unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap is always
 kept. For a number of processes, such as `WEB_CONCURRENCY: "{workers}"`, also set `budget.workersPerContainer`, so that
 the CPUs are divided among them.

@@ -95,7 +95,7 @@ def of_onnx(model: Model, measured: Measured | None, remarks: tuple[str, ...] = 
     if measured is not None:
         timed = _timed(measured)
         if timed is None:
-            remarks += ("the profile's nodes are not those of the graph, so that each node counts alike for its width",)
+            remarks += ("the profile's nodes differ from the graph's, so every node has the same weight",)
         else:
             rounds = [_in_round(measured, place) for place in range(len(measured.profiles[1]))]
             gains = tuple(_parallel_gain(timed, one) for one in rounds)
@@ -187,9 +187,9 @@ def _dynamic(model: Model) -> tuple[Dynamic, ...]:
 def of_torchscript(script: Script) -> Analysis:
     """The analysis of a TorchScript model: only what it forks runs side by side; each operator counts alike."""
     made = graphs.graph(script.nodes)
-    remarks = ["nothing was run (the file does not say its inputs' shapes), so that each operator counts alike"]
+    remarks = ["nothing was run (the file does not state its input shapes), so every operator has the same weight"]
     if script.forks_in_loops:
-        remarks.append(f"{script.forks_in_loops} of the forks are in a loop: counted as if it went round once")
+        remarks.append(f"{script.forks_in_loops} of the forks are in a loop: counted as if the loop ran once")
     return Analysis(
         runtime=f"PyTorch {script.version}",
         graph=made,

@@ -73,10 +73,10 @@ def _partition(model: Model) -> Iterator[str]:
         if kind in _CPU_ONLY or (kind.startswith(_ML) and kind != _ML_ON_CUDA)
     }
     if result:
-        yield f"operators that only the CPU has ({_counted(result)}): the model is split between CPU and GPU"
+        yield f"operators that run only on the CPU ({_counted(result)}): the model is split between CPU and GPU"
     odd = [f"{one.name} {one.text}" for one in model.inputs if one.type == "tensor(string)" or "tensor" not in one.type]
     if odd:
-        yield f"inputs that no GPU takes ({', '.join(odd)})"
+        yield f"inputs that a GPU can't take ({', '.join(odd)})"
 
 
 def _shapes(model: Model) -> Iterator[str]:

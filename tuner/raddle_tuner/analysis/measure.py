@@ -141,5 +141,5 @@ def _profile(answer: Mapping[str, Any]) -> NodeTimes:
     result = node_times.read(json.loads(path.read_text()))
     path.unlink()
     if result is None:
-        raise RunError("ONNX Runtime's profile has no whole run")
+        raise RunError("ONNX Runtime's profile has no complete run")
     return result

@@ -50,7 +50,7 @@ def read(path: Path) -> Model:
     external = {one.name: _place(one) for one in weights if one.data_location == onnx.TensorProto.EXTERNAL}
     for name, place in external.items():
         if not (path.parent / place).exists():
-            raise InputError(f"{path}: weight {name} lies in {place}, which is not beside it")
+            raise InputError(f"{path}: weight {name} is stored in {place}, which is not in the model's folder")
     return Model(
         nodes=nodes(proto.graph),
         kinds=Counter(map(_kind, every)),
@@ -75,7 +75,7 @@ def nodes(graph: onnx.GraphProto) -> tuple[Node, ...]:
         try:
             order = list(TopologicalSorter(dict(enumerate(needs))).static_order())
         except CycleError:
-            raise InputError("the graph has a circle: a node needs its own output") from None
+            raise InputError("the graph has a cycle: a node depends on its own output") from None
     places = {index: place for place, index in enumerate(order)}
     return tuple(
         Node(

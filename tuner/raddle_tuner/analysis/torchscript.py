@@ -50,14 +50,14 @@ def read(path: Path) -> Script:
         torch = importlib.import_module("torch")
     except ImportError as error:
         raise InputError(
-            f"{path}: a TorchScript model is read by torch, which can't be imported here: {error}"
+            f"{path}: reading a TorchScript model requires torch, which can't be imported: {error}"
         ) from None
     try:
         module = torch.jit.load(str(path), map_location="cpu")
     # What it raises is of no class in common.
     except Exception as error:  # noqa: BLE001
         why = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"{path}: is no TorchScript model (torch.jit.save writes one): {why}") from None
+        raise InputError(f"{path}: is not a TorchScript model (as torch.jit.save writes it): {why}") from None
     graph = module.inlined_graph
     walk = _Walk(torch=torch)
     walk.block(graph, frozenset(), in_loop=False)

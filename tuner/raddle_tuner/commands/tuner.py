@@ -186,7 +186,7 @@ def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitS
     for note in given.notes:
         _say(note)
     if not given.variables:
-        raise TrialError(f"there is nothing to tune: {'; '.join(given.notes) or 'Raddle sets nothing there'}")
+        raise TrialError(f"there is nothing to tune: {'; '.join(given.notes) or 'no setting applies to it'}")
     subject = _subject(order, base, there, request, min(_START_S, budget_s))
     # One program at a time: they all have the container's memory, and a server its port.
     measuring = stack.enter_context(Measuring(start=subject.start(base, _say), say=_say, kept=1))
@@ -210,7 +210,7 @@ def _require_request(order: Order, request: Path) -> None:
     server = order.tuning.server
     if server is not None and server.config_map and not (request / server.key).exists():
         raise SpecError(
-            "spec.server.request.configMap", f"ConfigMap {server.config_map} is not there or has no key {server.key}"
+            "spec.server.request.configMap", f"ConfigMap {server.config_map} does not exist or has no key {server.key}"
         )
 
 
@@ -263,7 +263,7 @@ def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float
     command = server.command or order.command
     if not command:
         raise SpecError(
-            "spec.server.command", "must be set: the container has no command of its own, only its image has"
+            "spec.server.command", "must be set: the container has no command, and the image's is not known"
         )
     file = there.folder / "request"
     if server.config_map:
@@ -277,7 +277,7 @@ def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float
 def _model(order: Order, there: Pod, start_s: float) -> Model:
     path, copy, inputs = order.tuning.model, there.folder / "model", there.folder / "inputs"
     if path.endswith(TORCHSCRIPT):
-        raise SpecError("spec.model", f"{path} is TorchScript, which does not say what its inputs are: tune its server")
+        raise SpecError("spec.model", f"{path} is TorchScript, which does not describe its inputs: tune its server")
     inputs.mkdir()
     runner = models.PodRunner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
     there.copied(path, copy)
@@ -286,7 +286,9 @@ def _model(order: Order, there: Pod, start_s: float) -> Model:
             raise SpecError("spec.model", f"{path} {said}")
         return subjects.model(Path(path), runner, inputs, file=copy, start_s=start_s)
     except AnyShapeError as error:
-        raise SpecError("spec.model", f"{error.problem}, which can't be made: tune its server by spec.server") from None
+        raise SpecError(
+            "spec.model", f"{error.problem}, which can't be generated: tune its server with spec.server"
+        ) from None
     except InputError as error:
         raise InputError(str(error).replace(str(copy), path)) from None
     finally:
@@ -300,8 +302,8 @@ def too_large(size_bytes: int, limit_bytes: int | None) -> str:
     if readable_bytes is None or size_bytes <= readable_bytes:
         return ""
     return (
-        f"has {size_bytes >> 20} MiB, and the tuner reads at most {readable_bytes >> 20}: keep its weights in a file "
-        "beside it, as onnx.save does with save_as_external_data=True, or tune its server by spec.server"
+        f"has {size_bytes >> 20} MiB, and the tuner reads at most {readable_bytes >> 20}: keep its weights in an "
+        "external file, as onnx.save does with save_as_external_data=True, or tune its server with spec.server"
     )
 
 
@@ -310,7 +312,7 @@ def _space(case: Case, order: Order) -> Space:
     wanted = order.tuning.space
     for name in wanted:
         if name not in AXES:
-            raise SpaceError(f"spec.space: {name!r} is no setting; there are {', '.join(AXES)}")
+            raise SpaceError(f"spec.space: {name!r} is not a setting; known are {', '.join(AXES)}")
     return space(case, {name: () for name in AXES if wanted and name not in wanted})
 
 

@@ -34,7 +34,7 @@ def answer(result: Result) -> str:
 
 def noise(result: Result) -> str:
     """How far two equal settings may lie apart, in a sentence; "" where it ended before that was measured."""
-    said = f"Two equal settings differ by up to {result.noise_percent:.1f} % here."
+    said = f"Two measurements of the same settings differ by up to {result.noise_percent:.1f} % here."
     return said if result.noise_percent else ""
 
 
@@ -50,7 +50,7 @@ def _answer(result: Result) -> str:
             return f"Use {result.winner.title}: {change(result.figure, result.gain)} than with the plan."
         case Verdict.INCONCLUSIVE if result.gain is not None:
             best = f"whether {result.winner.title} is better than the plan ({signed(result.gain)})"
-            return f"Not decided: the budget ended before it was certain {best}."
+            return f"Not decided: the budget ran out before it was certain {best}."
         case Verdict.INCONCLUSIVE:
             return "Not decided, so keep the plan: nothing was certain within the budget."
         case Verdict.BOUND_NOT_MET:
@@ -87,7 +87,7 @@ def _reasons(tuning: TuningResult, gain: Interval) -> Iterator[str]:
     yield f"{FIGURES[result.figure].title} against the plan: {signed(gain)}, noise {result.noise_percent:.1f} %"
     if todo := for_the_program(result.winner):
         titles = "; ".join(one.title for one in todo)
-        yield f"only with what the program has to do itself: {titles}; without that none of it was measured"
+        yield f"requires changes to the program: {titles}; it was not measured without them"
     for path, part in result.contributions:
         if not path.startswith(PROGRAM + "."):
             yield f"{path}: {signed(part)}"

@@ -146,7 +146,7 @@ class Measurements:
             block = yield from self.measure(candidate, phase, self.rate, self.block_s, seed, fresh=anew)
             result = None if block is None else statistics.loss(self.objective.kind, block)
             if block is not None and result is None:
-                self._skip(candidate, f"no {statistics.FIGURES[self.objective.kind]}: nothing answered, or not known")
+                self._skip(candidate, f"no {statistics.FIGURES[self.objective.kind]}: no responses, or not known")
             losses.append(float("inf") if result is None else result)
         return losses
 

@@ -124,7 +124,7 @@ def replay(
         request = next(search)
         for asked, answer in recorded:
             if request != asked:
-                raise ReplayError(f"another search was recorded: it asked {asked}, this one {request}")
+                raise ReplayError(f"the record is of another search: it requested {asked}, this one {request}")
             request = search.send(answer)
     except StopIteration as end:
         result: Result = end.value
@@ -179,7 +179,7 @@ class _Search:
         try:
             yield from run
         except BudgetError:
-            self.measurements.remarks.append("ended before all was measured")
+            self.measurements.remarks.append("ended before everything was measured")
         return self.result()
 
     def run_proof(self, candidate: Candidate) -> Generator[MeasurementRequest, MeasurementResult, None]:
@@ -238,8 +238,8 @@ class _Search:
                 return block.throughput
             waited_s = max([waited_s, block.seconds, *(latency / 1000 for latency in block.latencies_ms)])
         raise BaselineError(
-            f"{measurements.baseline.title} can't be measured: a request takes longer than {waited_s:.3g} s, "
-            "so long was waited"
+            f"{measurements.baseline.title} can't be measured: a request takes longer than {waited_s:.3g} s, the "
+            "timeout"
         )
 
     def _noise(self) -> Generator[MeasurementRequest, MeasurementResult, None]:
@@ -267,7 +267,7 @@ class _Search:
             length_s, load_s = measurements.block_s, measurements.limits.seconds
             needed = f"a search takes {BLOCKS} of {length_s:.3g} s"
             measurements.remarks.append(
-                f"the noise alone took the {load_s:.0f} s of load that fit into the budget: {needed}"
+                f"measuring the noise took all of the {load_s:.0f} s of load in the budget: {needed}"
             )
             raise BudgetError
         # What is measured from here on has arrivals of its own, by whose luck nothing was chosen.
@@ -372,7 +372,7 @@ class _Search:
         if measurements.disturbed:
             first, *others = dict.fromkeys(measurements.disturbed)
             measurements.remarks.append(
-                f"{len(measurements.disturbed)} disturbed blocks: {first}{' and the like' if others else ''}"
+                f"{len(measurements.disturbed)} disturbed blocks: {first}{' and similar' if others else ''}"
             )
         return Result(
             objective=measurements.objective,

@@ -153,7 +153,7 @@ def space(case: Case, narrowed: Mapping[str, Sequence[Value]] | None = None) -> 
     narrowed = narrowed or {}
     for name in narrowed:
         if name not in AXES:
-            raise SpaceError(f"space.{name}: no such setting; there are {', '.join(AXES)}")
+            raise SpaceError(f"space.{name}: no such setting; known are {', '.join(AXES)}")
     axes, left_out = [], []
     for name, values_of in AXES.items():
         result = values_of(case)
@@ -165,7 +165,7 @@ def space(case: Case, narrowed: Mapping[str, Sequence[Value]] | None = None) -> 
             made = tuple((value, Candidate.of(settings)) for value, settings in choices.items())
             axes.append(Axis(name, made, open=name == THREADS and name not in narrowed))
         else:
-            left_out.append((name, "left out of the space"))
+            left_out.append((name, "excluded from the space"))
     return Space(case=case, axes=tuple(axes), left_out=tuple(left_out))
 
 
@@ -210,7 +210,7 @@ def _spinning(case: Case) -> Choices | str:
 
 def _inter_op(case: Case) -> Choices | str:
     if case.max_inter_op < 2:
-        return "no operators of the model are known to run beside each other"
+        return "no operators of the model are known to run in parallel"
     counts = sorted({2**power for power in range(1, 4) if 2**power <= case.max_inter_op} | {min(case.max_inter_op, 8)})
     return {count: {"threads.executionMode": "Parallel", "threads.interOp": count} for count in counts}
 
@@ -280,7 +280,7 @@ def _allocators(case: Case) -> Choices | str:
 
 
 def _cannot(setting: str) -> Callable[[Case], str]:
-    return lambda case: "" if setting in case.can else "the program does not take it"
+    return lambda case: "" if setting in case.can else "the program does not support it"
 
 
 def _option(provider: str, option: str) -> str:

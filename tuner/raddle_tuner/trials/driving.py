@@ -93,12 +93,14 @@ class Driver:
             self.measuring.say(f"{request.candidate.title}: {answer.reason}")
         elif answer.disturbed and not self._disturbed:
             self._disturbed = True
-            self.measuring.say(f"{', '.join(answer.disturbed)}: blocks so disturbed say less, so that it takes longer")
+            self.measuring.say(
+                f"{', '.join(answer.disturbed)}: disturbed blocks are less precise, so the search takes longer"
+            )
         if self.record is not None:
             try:
                 self.record.add(request, answer, time.monotonic() - self.begun_s)
             except RecordError as error:
-                self.measuring.say(f"{error}: blocks are recorded no more")
+                self.measuring.say(f"{error}: blocks are no longer recorded")
                 self.record = None
         return answer
 

@@ -96,11 +96,11 @@ async def answered(request: Request, within_s: float, check: Callable[[], None])
                     raise LoadError(f"{request.url}: {said}") from None
             except TimeoutError:
                 # The last attempt is short; what it answered before says more.
-                said = said if refused else "it takes connections and does not answer"
+                said = said if refused else "it accepts connections but does not answer"
             except (aiohttp.ClientError, OSError) as error:
                 said = str(error) or type(error).__name__
             await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
-    raise LoadError(f"{request.url}: no good answer within {within_s:.0f} s: {said}")
+    raise LoadError(f"{request.url}: no successful response within {within_s:.0f} s: {said}")
 
 
 class Server:

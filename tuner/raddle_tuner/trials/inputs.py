@@ -92,8 +92,8 @@ def _asked_of_script(path: Path, npz: Path | None, shapes: Mapping[str, Shape]) 
     if npz is None:
         if not shapes:
             raise InputError(
-                f"{path}: a TorchScript model does not say the shapes of its inputs; say each, in their order, with"
-                " --shape image=1,3,224,224 (floats), or give an .npz file with --inputs"
+                f"{path}: a TorchScript model does not store the shapes of its inputs; give each, in order, with "
+                "--shape image=1,3,224,224 (floats), or give an .npz file with --inputs"
             )
         return made([ModelInput(name=name, type="tensor(float)", shape=None) for name in shapes], shapes)
     arrays = _arrays(npz)
@@ -115,9 +115,9 @@ def load(path: Path) -> onnx.ModelProto:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except (DecodeError, ValueError) as error:
-        raise InputError(f"{path}: is no ONNX model: {error}") from None
+        raise InputError(f"{path}: is not an ONNX model: {error}") from None
     if not model.graph.node and not model.graph.output:
-        raise InputError(f"{path}: is no ONNX model: it has no nodes and no outputs")
+        raise InputError(f"{path}: is not an ONNX model: it has no nodes and no outputs")
     return model
 
 
@@ -152,7 +152,7 @@ def parsed_shape(text: str) -> tuple[str, Shape]:
     except ValueError:
         shape = (-1,)
     if not sign or not name or any(dim < 0 for dim in shape):
-        raise InputError(f"{text!r} is no shape; write NAME=1,3,224,224")
+        raise InputError(f"{text!r} is not a shape; write NAME=1,3,224,224")
     return name, shape
 
 
@@ -178,11 +178,13 @@ def _made(one: ModelInput, shape: Shape | None, rng: np.random.Generator) -> Arr
     dtype = _DTYPES.get(one.type)
     if dtype is None:
         allowed = ", ".join(known.removeprefix("tensor(").removesuffix(")") for known in _DTYPES)
-        raise InputError(f"input {one.name} is {one.text}, which can't be made; what can: tensors of {allowed}")
+        raise InputError(
+            f"input {one.name} is {one.text}, which can't be generated; supported are tensors of {allowed}"
+        )
     if shape is not None:
         _check_shape(one, shape)
     elif one.shape is None:
-        options = f"say --shape {one.name}=1,3,224,224 or give an .npz file with --inputs"
+        options = f"give --shape {one.name}=1,3,224,224 or an .npz file with --inputs"
         raise AnyShapeError(f"input {one.name} is {one.text}", options)
     else:
         shape = tuple(dim if isinstance(dim, int) else 1 for dim in one.shape)
@@ -234,7 +236,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: is no .npz file of plain arrays: {error}") from None
+        raise InputError(f"{path}: is not an .npz file of plain arrays: {error}") from None
 
 
 def _check(path: Path, one: ModelInput, array: Array) -> None:

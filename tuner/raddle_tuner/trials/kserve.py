@@ -58,7 +58,9 @@ def server_url(model_url: str) -> str:
     """
     before, sign, name = model_url.partition("/v2/models/")
     if not sign or not name:
-        raise InputError(f"{model_url!r} is no model of the KServe v2 protocol; write http://HOST:PORT/v2/models/NAME")
+        raise InputError(
+            f"{model_url!r} is not a model URL of the KServe v2 protocol; write http://HOST:PORT/v2/models/NAME"
+        )
     return f"{before}/v2"
 
 
@@ -106,7 +108,7 @@ def _object(text: bytes, what: str) -> Mapping[str, Any]:
     except ValueError:
         result = None
     if not isinstance(result, dict):
-        raise InputError(f"{what} is no JSON object: {text[:60]!r}")
+        raise InputError(f"{what} is not a JSON object: {text[:60]!r}")
     return result
 
 

@@ -111,7 +111,7 @@ class Caller:
         assert self._process.stderr is not None
         self._process.kill()
         lines = self._process.stderr.read().strip().splitlines()
-        return LoadError(f"the load generator broke off: {lines[-1] if lines else 'it said nothing'}")
+        return LoadError(f"the load generator failed: {lines[-1] if lines else 'no output'}")
 
     def close(self) -> None:
         """Ends the process."""

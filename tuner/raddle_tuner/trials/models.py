@@ -69,14 +69,14 @@ def _python(runtime: Path | None) -> list[str]:
     # Not -I: the image's own site and the shim's are part of what is measured.
     python = sys.executable if runtime is None else str(runtime.absolute())
     if shutil.which(python) is None:
-        raise RunnerError(f"{python} is no Python")
+        raise RunnerError(f"{python} is not a Python interpreter")
     return [python, str(_program("python"))]
 
 
 def _node(runtime: Path | None) -> list[str]:
     node = shutil.which("node")
     if node is None:
-        raise RunnerError("no node is on the PATH")
+        raise RunnerError("node is not on the PATH")
     folder = (runtime or Path()).absolute()
     packages = folder if folder.name == "node_modules" else folder / "node_modules"
     if not (packages / "onnxruntime-node").is_dir():
@@ -89,7 +89,7 @@ def _c(runtime: Path | None) -> list[str]:
     if not program.is_file():
         raise RunnerError(f"this installation has no runner in C for {platform.machine()}: python -m native build")
     if runtime is not None and not runtime.is_file():
-        raise RunnerError(f"{runtime} is no file; the runner in C takes a libonnxruntime.so")
+        raise RunnerError(f"{runtime} is not a file; the C runner needs a libonnxruntime.so")
     return [str(program), "libonnxruntime.so.1" if runtime is None else str(runtime.absolute())]
 
 

@@ -84,7 +84,9 @@ class Pod:
         with ending.awaited():
             while not self.starts:
                 if time.monotonic() > end_s:
-                    raise TrialError(f"the container does not answer within {within_s:g} s: has its image /bin/sh?")
+                    raise TrialError(
+                        f"the container does not answer within {within_s:g} s: does its image have /bin/sh?"
+                    )
                 self.listen()
 
     def order(self, text: str, starts: int) -> list[str]:
@@ -117,8 +119,8 @@ class Pod:
             first, *rest = line.decode(errors="replace").split(" ")
             if first == "ready" and rest:
                 raise TrialError(
-                    "the container shares its processes with others (shareProcessNamespace or hostPID), so that they"
-                    " can't be stopped alone"
+                    "the container shares its processes with others (shareProcessNamespace or hostPID), so they "
+                    "can't be stopped separately"
                 )
             if first == "ready":
                 self._starts += 1
@@ -153,11 +155,11 @@ class Pod:
     def present(self, paths: Sequence[str]) -> list[str]:
         """Those of these files that the container has. Raises TrialError, EndedError."""
         script = 'for file; do if [ -e "$file" ]; then echo "$file"; fi; done'
-        return self._said("the container's files can't be seen", ["sh", "-c", script, "sh", *paths]).splitlines()
+        return self._said("the container's files can't be read", ["sh", "-c", script, "sh", *paths]).splitlines()
 
     def cpus(self) -> int:
         """The CPUs that the container may use now, as a mask. Raises TrialError, EndedError."""
-        unknown = "the container does not say which CPUs it may use"
+        unknown = "the CPUs that the container may use can't be read"
         script = 'while read -r line; do echo "$line"; done </proc/self/status'
         result = _ALLOWED.search(self._said(unknown, ["sh", "-c", script]))
         if result is None:
@@ -174,7 +176,7 @@ class Pod:
 
 
 _NOTHING: Final = Container(cpus=None, variables={}, mounts=(), notes=())
-_RESTARTED: Final = "the container was started again meanwhile, as it is when it takes more memory than it may"
+_RESTARTED: Final = "the container was restarted meanwhile, for example after exceeding its memory limit"
 
 
 class InPod:
@@ -236,7 +238,7 @@ class InPod:
             else:
                 files[name] = files.get(name, "") + line + "\n"
         if "cpu.stat" not in files:
-            raise TrialError("the container has no cpu.stat below /sys/fs/cgroup, so that its CPU time is not known")
+            raise TrialError("the container has no cpu.stat below /sys/fs/cgroup, so its CPU time is not known")
         return quota.usage_of(files)
 
     def pause(self) -> None:

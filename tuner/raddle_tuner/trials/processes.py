@@ -64,7 +64,7 @@ def ended(status: int, output: str) -> TrialError:
     """That a program has ended: its exit status, less than zero for a signal's number, and the end of its output."""
     how = f"with status {status}" if status >= 0 else f"by {_NAMES.get(-status, f'signal {-status}')}"
     if status == -signal.SIGKILL:
-        how += ", as where the machine or the container runs out of memory"
+        how += ", for example because the machine or the container ran out of memory"
     return TrialError(f"the program ended {how}{last_words(output)}")
 
 

@@ -119,7 +119,7 @@ def _await(readable: socket.socket, processes: Processes, end_s: float) -> None:
                 return
             raise
         if time.monotonic() > end_s:
-            raise TrialError(f"the runner is not ready in time{last_words(processes.output())}")
+            raise TrialError(f"the runner was not ready in time{last_words(processes.output())}")
 
 
 def _readable(link: socket.socket) -> bool:

@@ -60,7 +60,7 @@ class Record:
     def of(cls, path: Path, asked: Mapping[str, Any], start_s: float = 0.0) -> Record:
         """The record of this question in the file, which is made where it isn't there. Raises RecordError."""
         if path.exists() and not path.is_file():
-            raise RecordError(f"{path}: is no plain file")
+            raise RecordError(f"{path}: is not a regular file")
         try:
             file = path.open("a+b", buffering=0)
         except OSError as error:
@@ -69,7 +69,7 @@ class Record:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RecordError(f"{path}: another raddle tune writes it") from None
+                raise RecordError(f"{path}: another raddle tune is writing it") from None
             file.seek(0)
             head = {**asked, _START: round(start_s, 3)}
             whole = _whole(path, file.read(), head)
@@ -118,7 +118,7 @@ def _whole(path: Path, content: bytes, asked: Mapping[str, Any]) -> bytes:
 
 
 def _no_record(path: Path) -> RecordError:
-    return RecordError(f"{path}:1: is no record of raddle tune, of version {_VERSION}")
+    return RecordError(f"{path}:1: is not a record of raddle tune, version {_VERSION}")
 
 
 def _read(
@@ -138,7 +138,7 @@ def _read(
             raise _no_record(path)
         differences = "; ".join(_differences("", line, {**json.loads(json.dumps(asked)), _START: line[_START]}))
         if differences:
-            raise RecordError(f"{path} is of another question: {differences}")
+            raise RecordError(f"{path} is of a different tuning: {differences}")
 
 
 def _answer(line: Any) -> tuple[MeasurementRequest, Block | Failure, float]:

@@ -27,7 +27,7 @@ class State(StrEnum):
 
 SYMBOLS: Final[Mapping[State, tuple[str, str]]] = {
     State.CALLER: ("c", "left to the caller's thread"),
-    State.WORKER: ("w1", "worker 1 is tied to it; w2-3: workers 2 and 3"),
+    State.WORKER: ("w1", "worker 1 is bound to it; w2-3: workers 2 and 3"),
     State.POOL: ("*", "any thread of the pool"),
     State.IDLE: ("_", "the container's own, left idle"),
     State.OUTSIDE: ("-", "outside the CPU set"),
@@ -38,8 +38,8 @@ SYMBOLS: Final[Mapping[State, tuple[str, str]]] = {
     State.BUSY: ("70+", "percent of its time in use, estimated"),
 }
 """The sign of each state but FREE, and what the legend says of it, in the legend's order."""
-ISOLATED: Final = ("i", "isolated: the scheduler keeps off")
-SHARED: Final = ("!", "on its core ran threads of several containers")
+ISOLATED: Final = ("i", "isolated from the scheduler")
+SHARED: Final = ("!", "threads of several containers ran on its core")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

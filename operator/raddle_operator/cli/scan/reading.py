@@ -112,12 +112,14 @@ async def _cluster(kube: Kube, asked: Asked, notes: list[str]) -> Cluster:
         nodes = await _nodes(kube, known)
     except Forbidden:
         nodes = {}
-        notes.append(f"you may not read nodes: {asked.cpus} CPUs are assumed (--cpus)")
+        notes.append(f"no permission to read nodes: {asked.cpus} CPUs are assumed (--cpus)")
     unread: list[str] = []
     policies = await _or(asking.policies(kube, asked.namespace), (), "policies", unread)
     namespaces = await _or(_namespaces(kube, asked.namespace), {}, "namespaces", unread)
     if unread:
-        notes.append(f"you may not read {' and '.join(unread)}: no pod counts as governed by what is not seen there")
+        notes.append(
+            f"you may not read {' and '.join(unread)}: policies and labels that can't be read are not considered"
+        )
     return Cluster(
         policies=Policies(policies),
         namespaces=namespaces,
@@ -254,10 +256,10 @@ async def _kubelets(kube: Kube, findings: Findings, bar: _Bar) -> str:
 
     await _each(sorted(findings), ask)
     if forbidden:
-        return "you may not read the kubelets' metrics (nodes/proxy): limits stand for the CPU time"
+        return "you may not read the kubelets' metrics (nodes/proxy): the limit is used instead of the CPU time"
     if failed:
         silent = f"{len(failed)} of {len(findings)} kubelets did not answer ({failed[0]})"
-        return f"{silent}: limits stand for the CPU time there"
+        return f"{silent}: the limit is used instead of the CPU time there"
     return "measured by the kubelets, since each container's start"
 
 

@@ -89,7 +89,7 @@ def marks(report: NodeReport, result: CPUOccupancy) -> Marks:
     """What is drawn on the machine: a letter for each CPU that ran something, and a line for each container."""
     facts = [("node", f"{printable(report.node)}, in the {report.window_s:g} s to {printable(report.at)}")]
     if report.level is not Level.PROCESSES:
-        facts.append(("who ran where", f"is not seen at agent.watch {report.level}; it is at {Level.PROCESSES}"))
+        facts.append(("who ran where", f"is not observed at agent.watch {report.level}; set {Level.PROCESSES}"))
     facts += [(letter, printable(_line(one))) for letter, one in result.containers.items()]
     return Marks(ran={cpu: _cell(cpu, one) for cpu, one in result.cpus.items()}, facts=tuple(facts))
 

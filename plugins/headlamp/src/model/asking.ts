@@ -76,9 +76,9 @@ const UNREACHED = 'trying to reach service';
 /** Why it is not known where a node's agent is, in a line. */
 export function whyNoAgent(node: string, namespace: string, refusal?: Refusal): string {
   if (!refusal)
-    return `No agent of Raddle runs on ${node} (looked for in ${namespace}), so only what was planned is known.`;
+    return `No agent of Raddle runs on ${node} (searched in ${namespace}), so only the plan is known.`;
   if (refusal.status === FORBIDDEN)
-    return `You may not list pods in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`;
+    return `You may not list pods in ${namespace}, so Raddle's agent on ${node} can't be queried.`;
   return `The API server does not say where Raddle's agent on ${node} is: ${refusal.message}`;
 }
 
@@ -89,8 +89,8 @@ export function whyNoReport(
   { status, message = '' }: Refusal
 ): string {
   if (status === FORBIDDEN)
-    return `You may not get pods/proxy in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`;
+    return `You may not get pods/proxy in ${namespace}, so Raddle's agent on ${node} can't be queried.`;
   if (status === NOT_FOUND || message.includes(UNREACHED))
-    return `Raddle's agent on ${node} does not answer: it tells what runs where agent.watch is not None.`;
+    return `Raddle's agent on ${node} does not answer: set agent.watch to a value other than None.`;
   return `Raddle's agent on ${node} says: ${message.replace(/^[\w ]* - /, '').trim()}`;
 }

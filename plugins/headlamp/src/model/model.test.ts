@@ -232,7 +232,7 @@ describe('where nothing is told', () => {
       'agent on n says: no window yet',
     ],
     [
-      new Error('what the agent answered is no report of a node'),
+      new Error('the agent's answer is not a node report'),
       'says: what the agent answered is no report',
     ],
   ])('by an agent it is said why: %j', (refusal, line) => {

@@ -56,7 +56,7 @@ export interface NodeReport {
 export function readReport(document: unknown): NodeReport {
   const found = object(document);
   if (!LEVELS.includes(text(found.level)) || !Array.isArray(found.containers))
-    throw new Error('what the agent answered is no report of a node');
+    throw new Error('the agent's answer is not a node report');
   return {
     node: text(found.node),
     level: text(found.level),
@@ -71,7 +71,7 @@ export function ofWindow(report: NodeReport): string {
   const unseen =
     report.level === 'Processes'
       ? ''
-      : ` Who ran where is not seen at agent.watch ${report.level}; it is at Processes.`;
+      : ` Which threads ran where is not observed at agent.watch ${report.level}; set it to Processes.`;
   return `In the ${report.windowSeconds} s to ${report.at}.${unseen}`;
 }
 

@@ -42,7 +42,7 @@ function Tile({ node, cluster }: { node: any; cluster: string }) {
       <Typography variant="body2">
         {running
           ? `${running.drifted} of ${running.containers} containers drifted`
-          : 'nothing told of containers'}
+          : 'no data about containers'}
       </Typography>
       {invalid && (
         <Typography variant="body2" color="error" title={invalid.message}>
@@ -63,7 +63,7 @@ export function Nodes() {
   const more = data?.metadata?.continue && `Only the first ${MOST_NODES} nodes are shown.`;
   const none = data && !nodes.length && 'No node has a NodeCPUTopology: no agent of Raddle runs.';
   return (
-    <SectionBox title="Nodes as Raddle knows them">
+    <SectionBox title="Node topologies">
       <Lines
         lines={[why && `NodeCPUTopologies can't be listed: ${why}`, none || undefined, more]}
       />

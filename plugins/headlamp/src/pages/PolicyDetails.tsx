@@ -91,7 +91,7 @@ export function PolicyDetails() {
               name: 'Drifted',
               value: running
                 ? `${running.drifted} of ${running.containers} containers`
-                : 'not known: no agent watches (agent.watch)',
+                : 'not known: no agent observes containers (agent.watch)',
             },
           ]}
         />

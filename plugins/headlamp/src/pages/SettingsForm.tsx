@@ -21,12 +21,12 @@ export function SettingsForm({ data, onDataChange }: PluginSettingsDetailsProps)
           ),
         },
         {
-          name: 'Seconds between two looks',
+          name: 'Refresh interval in seconds',
           value: (
             <TextField
               size="small"
               type="number"
-              inputProps={{ 'aria-label': 'Seconds between two looks', min: 1 }}
+              inputProps={{ 'aria-label': 'Refresh interval in seconds', min: 1 }}
               value={data?.refreshSeconds ?? refreshSeconds}
               onChange={event => change({ refreshSeconds: Number(event.target.value) })}
             />

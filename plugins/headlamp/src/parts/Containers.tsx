@@ -77,7 +77,7 @@ export function Containers({
     <SimpleTable
       columns={columns}
       data={rows}
-      emptyMessage="No container here has values of Raddle."
+      emptyMessage="No container here has values from Raddle."
     />
   );
 }

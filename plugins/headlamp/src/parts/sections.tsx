@@ -59,7 +59,7 @@ export function Selected({
 }) {
   const { data, why } = useJson(podsWith(selector, namespace), cluster);
   const pods: Pod[] = (data?.items ?? []).filter(keep ?? (() => true));
-  const more = data?.metadata?.continue && `Only the first ${MOST_PODS} pods were looked at.`;
+  const more = data?.metadata?.continue && `Only the first ${MOST_PODS} pods are shown.`;
   return (
     <>
       <Governed pods={pods} cluster={cluster} withPod />

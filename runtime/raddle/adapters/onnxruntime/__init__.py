@@ -64,7 +64,7 @@ def install(module: Any, plan_text: str) -> None:
     try:
         fields = env.decode(plan_text)
     except env.PlanError as error:
-        log.announce("onnxruntime", f"onnxruntime is left alone: {error}")
+        log.announce("onnxruntime", f"onnxruntime is not configured: {error}")
         return
     try:
         version = str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))
@@ -74,4 +74,4 @@ def install(module: Any, plan_text: str) -> None:
         replace(runtime)
         _loaded[:] = [runtime]
     except Exception as error:
-        log.failed("onnxruntime is left alone", error)
+        log.failed("onnxruntime is not configured", error)

@@ -45,7 +45,7 @@ class RuntimeCapabilities:
                 if self.knows(key):
                     self.entries[key] = str(fields[key])
                 else:
-                    unknown.append("{}: onnxruntime can since {}.{}".format(key, *ENTRIES[key]))
+                    unknown.append("{}: onnxruntime supports it since {}.{}".format(key, *ENTRIES[key]))
         self.unknown = "; ".join(unknown)
 
     def own_counts(self, environ: Mapping[str, str]) -> dict[str, int]:

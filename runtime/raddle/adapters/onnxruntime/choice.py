@@ -102,7 +102,7 @@ class Choice:
         cut = self.wanted.because.get("global_intra")
         self.because["intra"] = GLOBAL_POOL + (f", {cut}" if cut else "")
         if own_counts:
-            self.because["globalPool"] = "made before a session whose own counts can't be kept"
+            self.because["globalPool"] = "created before a session whose own counts can't be kept"
         spin = "never" if (intra, inter) == (1, 1) else "always"
         self.values.update(globalPool=True, intra=intra, inter=inter, spin=spin, affinity="none")
         return True
@@ -179,13 +179,15 @@ class Choice:
         elif may_spin and self.gpu:
             # Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU.
             planned = "never"
-            self.because["spin"] = "planned bounded, stopped: " + self.gpu
+            self.because["spin"] = "planned bounded, turned off: " + self.gpu
         elif planned == "bounded" and self.capabilities.version < SPIN_DURATION_SINCE:
             planned = "never"
-            self.because["spin"] = "planned bounded, which onnxruntime can since {}.{}".format(*SPIN_DURATION_SINCE)
+            self.because["spin"] = ("planned bounded, which onnxruntime supports since {}.{}").format(
+                *SPIN_DURATION_SINCE
+            )
         if self.pools and self.capabilities.version < ALLOW_SPINNING_SINCE:
             values["spin"] = "always"
-            self.because["spin"] = "onnxruntime can stop it since {}.{}".format(*ALLOW_SPINNING_SINCE)
+            self.because["spin"] = "onnxruntime can disable it since {}.{}".format(*ALLOW_SPINNING_SINCE)
             return
         values["spin"] = planned or "always"
         for pool in self.pools:
@@ -245,7 +247,7 @@ class Choice:
         for key, value in self.capabilities.entries.items():
             if key.rpartition(".")[2] in _SPIN_OPTIONS:
                 if key.split(".")[1][: -len("_op")] not in self.pools:
-                    reasons.append(key + ": there is no such pool")
+                    reasons.append(key + ": no such pool")
                     continue
                 present = written.get(key) or self.edit.entry(key)
             elif key in written:
@@ -277,7 +279,7 @@ class Choice:
 
             # An entry can't be removed; a group of all CPUs for each worker is the same as none.
             text = affinity_text((cpus or 1,) * (count - 1))
-            self.because["affinity"] = "the code's is overridden"
+            self.because["affinity"] = "the code's value is overridden"
         if text:
             self.edit.entries.append((AFFINITY_KEY, text, self.code_affinity))
 
@@ -285,11 +287,11 @@ class Choice:
         if not self.wanted.exclusive:
             self.because["affinity"] = "the CPUs are not the exclusive ones that were planned"
         elif self.capabilities.version < AFFINITY_SINCE:
-            self.because["affinity"] = "onnxruntime can since {}.{}".format(*AFFINITY_SINCE)
+            self.because["affinity"] = "onnxruntime supports it since {}.{}".format(*AFFINITY_SINCE)
         elif not self.code_affinity and not self.edit.untouched:
             self.because["affinity"] = "the options object is the code's own"
         elif planned == "core" and self.core_taken:
-            self.because["affinity"] = "another session's workers have a core each"
+            self.because["affinity"] = "the workers of another session are pinned to these cores"
         else:
             from raddle.adapters.onnxruntime.affinity import planned as planned_groups  # noqa: PLC0415
 

@@ -39,7 +39,7 @@ class OpenMP:
             if "intra" in wanted.because:
                 self.because["intra"] = wanted.because["intra"]
         elif present:
-            self.because["intra"] = env.OMP + " is set otherwise"
+            self.because["intra"] = env.OMP + " has another value"
         first = os.environ.get(env.OMP, "").partition(",")[0].strip()
         if first.isascii() and first.isdigit() and int(first[:9]) > 0:
             self.values["intra"] = int(first[:9])
@@ -52,7 +52,7 @@ class OpenMP:
             self._set(WAIT_POLICY, policy)
             self.values["spin"] = wanted.spin
         elif os.environ.get(WAIT_POLICY):
-            self.values["spin"], self.because["spin"] = "code", WAIT_POLICY + " is set otherwise"
+            self.values["spin"], self.because["spin"] = "code", WAIT_POLICY + " has another value"
         else:
             self.values["spin"], self.because["spin"] = "always", "as long as libgomp does by itself"
 

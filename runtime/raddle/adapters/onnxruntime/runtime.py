@@ -196,7 +196,7 @@ class Runtime:
         try:
             return self.state_of(args[0]) if args and isinstance(args[0], self.module.SessionOptions) else None
         except Exception as error:
-            log.failed("onnxruntime session is left alone", error)
+            log.failed("onnxruntime session is not configured", error)
             return None
 
     def _prepared(self, options: Any, state: OptionsState, caller: Any) -> tuple[Edit, Choice | None]:
@@ -211,7 +211,7 @@ class Runtime:
             edit.apply()
         except Exception as error:
             edit.restore()
-            log.failed("onnxruntime session is left alone", error)
+            log.failed("onnxruntime session is not configured", error)
             return Edit(options, state), None
         return edit, choice
 
@@ -248,7 +248,7 @@ class Runtime:
         arena = values.get("arena", choice.edit.options.enable_cpu_mem_arena) or values.get("sharedArena", False)
         values["shrink"] = session.raddle_shrinks = can and arena
         if not values["shrink"]:
-            choice.because["shrink"] = "the session has no arena" if can else "onnxruntime can since 1.8"
+            choice.because["shrink"] = "the session has no arena" if can else "onnxruntime supports it since 1.8"
 
     def initialize(self, session: Any, native: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Loads the model with the plan's provider options, and completes the record."""
@@ -288,7 +288,7 @@ class Runtime:
             made["because"]["providerOptions"] = why
         missing = [name for name in asked if name not in present]
         if missing:
-            made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
+            made["because"]["providers"] = "requested, but not in use: " + ", ".join(missing)
         observe.initialized(made, present)
 
 

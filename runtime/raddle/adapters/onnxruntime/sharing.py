@@ -76,7 +76,7 @@ class Sharing:
             if self.pool_problem is not None:
                 return self.pool_problem
             if self.set_sizes is None:
-                self.pool_problem = "onnxruntime can since {}.{}".format(*GLOBAL_POOL_SINCE)
+                self.pool_problem = "onnxruntime supports it since {}.{}".format(*GLOBAL_POOL_SINCE)
                 return self.pool_problem
             if own_counts:
                 return own_counts

@@ -64,7 +64,7 @@ def install(module: Any, plan_text: str) -> None:
     try:
         fields = env.decode(plan_text)
     except env.PlanError as error:
-        log.announce("torch", f"torch is left alone: {error}")
+        log.announce("torch", f"torch is not configured: {error}")
         return
     if "omp" not in fields and "torch_inter" not in fields:
         return
@@ -76,7 +76,7 @@ def install(module: Any, plan_text: str) -> None:
         result.note(facts, plan_text)
         result.await_forks(fields)
     except Exception as error:
-        log.failed("torch is left alone", error)
+        log.failed("torch is not configured", error)
 
 
 class _Torch:
@@ -107,7 +107,7 @@ class _Torch:
                 self.original_set(self.choice.set_intra)
             else:
                 self.choice.intra = None
-                self.choice.because["intra"] = "this torch can't be told a count without /proc/cpuinfo"
+                self.choice.because["intra"] = "this torch can't be configured without /proc/cpuinfo"
         if self.choice.intra is not None:
             replace(self.module, "set_num_threads", self.original_set, lambda *args, **kwargs: self.set(args, kwargs))
         if self.inter_op is not None:

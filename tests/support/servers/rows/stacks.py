@@ -188,7 +188,7 @@ ROWS = (
         container={"image": "apache/spark-py"},
         image_env={"PYSPARK_PYTHON": "{here}/python"},
         reason="ManagedByServer",
-        why="it gives each Python worker OMP_NUM_THREADS as spark.task.cpus",
+        why="it sets OMP_NUM_THREADS of each Python worker to spark.task.cpus",
         most=0,
     ),
     Row(

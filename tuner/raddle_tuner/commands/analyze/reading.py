@@ -46,12 +46,12 @@ def _of_onnx(path: Path, shapes: Sequence[str], npz: Path | None) -> Analysis:
     except InputError as error:
         raise ManifestError(str(error)) from None
     except measure.LoadError as error:
-        raise ManifestError(f"{path}: ONNX Runtime does not load it: {error}") from None
+        raise ManifestError(f"{path}: ONNX Runtime can't load it: {error}") from None
     except measure.RunError as error:
         if asked:
             raise ManifestError(f"{path}: it does not run with these inputs: {error}") from None
         hint = "give real ones with --shape or --inputs"
-        return analysis.of_onnx(model, None, (f"it does not run with inputs that were made ({hint}): {error}",))
+        return analysis.of_onnx(model, None, (f"it does not run with generated inputs ({hint}): {error}",))
 
 
 def _arrays(model: Model, shapes: Sequence[str], npz: Path | None) -> Mapping[str, Array]:

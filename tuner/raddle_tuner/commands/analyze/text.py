@@ -21,7 +21,7 @@ _ROWS: Final = 12
 _DISTURBED: Final = 1.25
 # What scales less than this, Amdahl's bound is within the noise of.
 _SERIAL: Final = 0.95
-_NOT: Final = "not told apart"
+_NOT: Final = "not distinguishable"
 
 
 def facts(result: Analysis) -> Iterator[tuple[str, str]]:
@@ -56,16 +56,16 @@ def _run_times(result: Analysis) -> Iterator[str]:
 def _threads(result: Analysis) -> str:
     serial = result.serial_share
     if serial is None:
-        return "one CPU may be used here, so that what scales can't be measured"
+        return "only one CPU is available, so scaling can't be measured"
     if not result.told_apart(max(result.runs)):
-        return f"1 and {max(result.runs)} are {_NOT}: more don't make it faster, or others used the CPUs meanwhile"
+        return f"1 and {max(result.runs)} are {_NOT}: more don't make it faster, or other processes used the CPUs"
     if not serial:
-        return "all of it scales as far as measured"
+        return "everything scales as far as measured"
     if serial > _SERIAL:
-        return "more of them don't make it faster"
+        return "more threads don't make it faster"
     return (
         f"{serial * 100:.0f} % is serial by Amdahl's law: never more than {1 / serial:.3g} times as fast, "
-        f"and beyond {result.paying_threads} threads less than half of each is used"
+        f"and beyond {result.paying_threads} threads each is used less than half"
     )
 
 
@@ -79,20 +79,24 @@ def _parallel(result: Analysis) -> str:
     if result.forks is not None:
         start = f"{result.forks} {'fork' if result.forks == 1 else 'forks'}: "
         if not result.parallel_can_pay:
-            return f"{start}inter-op threads can't pay"
-        return f"{start}up to {result.max_inter_op} inter-op threads can pay"
+            return f"{start}inter-op threads can't pay off"
+        return f"{start}up to {result.max_inter_op} inter-op threads can pay off"
     if not result.parallel_told_apart:
         low, high = min(result.parallel_gains), max(result.parallel_gains)
         return f"{_NOT} from no gain: {low:.3g} to {high:.3g} times as fast at best"
     if not result.parallel_can_pay:
-        return "can't pay: nodes side by side gain nothing over one after the other with all threads"
+        return (
+            "can't pay off: running nodes in parallel gains nothing over running them one after another with all "
+            "threads"
+        )
     return (
-        f"can pay: {result.parallel_gain:.3g} times as fast at best, with up to {result.max_inter_op} inter-op threads"
+        f"can pay off: {result.parallel_gain:.3g} times as fast at best, with up to {result.max_inter_op} inter-op "
+        "threads"
     )
 
 
 def _memory(result: Analysis) -> Iterator[str]:
-    external = f", {_size(result.external_bytes)} of them in other files" if result.external_bytes else ""
+    external = f", {_size(result.external_bytes)} of them in external files" if result.external_bytes else ""
     yield f"weights {_size(result.weights_bytes)}{external}"
     if result.memory is None:
         return
@@ -115,8 +119,9 @@ def _remarks(result: Analysis) -> Iterator[str]:
     for threads, run in result.runs.items():
         if run.median_ms > _DISTURBED * run.ms:
             yield (
-                f"others used the CPUs: with {threads} {'thread' if threads == 1 else 'threads'} the median of "
-                f"{run.count} runs is {run.median_ms:.3g} ms; the numbers are of each round's fastest"
+                f"other processes used the CPUs: with {threads} {'thread' if threads == 1 else 'threads'} the "
+                "median of "
+                f"{run.count} runs is {run.median_ms:.3g} ms; the numbers are the fastest run of each round"
             )
 
 
@@ -131,7 +136,7 @@ def write(path: Path, result: Analysis) -> None:
     console.print()
     console.print(_kinds(result))
     if len(result.kinds) > _ROWS:
-        console.print(f"and {len(result.kinds) - _ROWS} kinds more")
+        console.print(f"and {len(result.kinds) - _ROWS} more kinds")
     if result.graph.timed:
         console.print()
         console.print(_slowest(result))

@@ -50,7 +50,7 @@ def draw(title: str, facts: Sequence[str], graph: Graph) -> str:
         out += (_bar(graph, index, begun[index], scale, y, colours) for index in lane)
         y += _LANE
     if left_out:
-        out.append(f'<text class="note" x="{_MARGIN}" y="{y + 13}">and {left_out} nodes more</text>')
+        out.append(f'<text class="note" x="{_MARGIN}" y="{y + 13}">and {left_out} more nodes</text>')
         y += _LINE
     y = _legend(out, colours, y + 8)
     return style.document(width=WIDTH, height=y + _MARGIN, title=title, description=". ".join(facts), elements=out)

@@ -90,15 +90,16 @@ def _charts(tuning: TuningResult, results: Sequence[Row]) -> Iterator[Chart]:
         yield Chart(
             name="trade",
             title="Throughput against p99",
-            text="Down and to the right is better. The dashed line joins the front: what no other trial beats in both.",
+            text="Down and to the right is better. The dashed line is the Pareto front: trials that no other trial "
+            "beats in both.",
             draw=lambda axes: _trade(axes, tuning, results, "throughput"),
         )
     elif _points(results, "cpu_ms_per_request", "p99_ms"):
         yield Chart(
             name="trade",
             title="CPU a request against p99",
-            text="All trials answered the rate that was asked. Down and to the left is better. The dashed line joins "
-            "the front: what no other trial beats in both.",
+            text="All trials served the requested rate. Down and to the left is better. The dashed line is the "
+            "Pareto front: trials that no other trial beats in both.",
             draw=lambda axes: _trade(axes, tuning, results, "cpu_ms_per_request"),
         )
     if result.figure != "cpu_ms_per_request" and _points(results, "threads", "cpu_ms_per_request"):
@@ -119,7 +120,7 @@ def _charts(tuning: TuningResult, results: Sequence[Row]) -> Iterator[Chart]:
         yield Chart(
             name="contributions",
             title="What each setting contributes",
-            text=f"The winner with the setting against without it, with 95 % intervals; "
+            text=f"The winner with and without the setting, with 95 % intervals; "
             f"{'left' if figure.lower_is_better else 'right'} is better. Shaded: the noise.",
             draw=lambda axes: _contributions(axes, tuning),
         )

@@ -44,7 +44,7 @@ def _read(name: str, text: str) -> TuningResult:
     except DocumentError as error:
         raise ManifestError(f"{name}: {error}") from None
     except ValueError:
-        raise ManifestError(f"{name}: no JSON of a result; raddle tune -o json writes one") from None
+        raise ManifestError(f"{name}: not a JSON result; raddle tune -o json writes one") from None
 
 
 def _document(text: str) -> Any:

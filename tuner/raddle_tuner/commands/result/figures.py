@@ -141,7 +141,7 @@ def validity(tuning: TuningResult) -> Iterator[str]:
     requests = sum(len(block.latencies_ms) for block in blocks)
     missed = sum(block.missed for block in blocks)
     seconds = sum(block.seconds for block in blocks)
-    unanswered = f"; {missed} without an answer" if missed else ""
+    unanswered = f"; {missed} without a response" if missed else ""
     if blocks:
         count = f"{len(blocks)} block{'s' if len(blocks) > 1 else ''}"
         yield f"{requests} requests in {count}, {seconds:.0f} s of load{unanswered}"
@@ -154,14 +154,17 @@ def validity(tuning: TuningResult) -> Iterator[str]:
             f"{test.needed} queries are needed"
         )
     if result.capacity is not None:
-        yield f"Capacity: {number(result.capacity)} requests/s where each follows the last answer"
+        yield (
+            f"Capacity: {number(result.capacity)} requests/s if each client sends the next request after the last "
+            "response"
+        )
     periods = sum(block.periods or 0 for block in blocks)
     if periods:
         throttled = sum(block.throttled_periods or 0 for block in blocks)
         yield f"Throttled in {throttled} of {periods} CFS periods ({100 * throttled / periods:.1f} %)"
     disturbed = sum(1 for block in blocks if block.disturbed)
     if disturbed:
-        left_out = "figures leave them out where a candidate has others"
+        left_out = "figures exclude them if the candidate has other blocks"
         yield f"Disturbed and not repeated: {disturbed} of {len(blocks)} blocks; {left_out}"
     yield from _conditions(blocks)
     yield from result.remarks

@@ -37,7 +37,7 @@ def _parts(tuning: TuningResult, results: tuple[Row, ...]) -> Iterator[str]:
     yield _answer(tuning, results)
     patch = advice.policy_patch(tuning)
     if patch:
-        only = " Only with what the program has to do itself, below." if advice.for_the_program(result.winner) else ""
+        only = " It requires the changes to the program below." if advice.for_the_program(result.winner) else ""
         yield f'<h2>Policy patch</h2>\n<p class="soft">One click selects it.{only}</p>\n<pre>{escape(patch)}</pre>'
     drawn = "".join(
         f"<figure><figcaption><h2>{escape(chart.title)}</h2><p>{escape(chart.text)}</p></figcaption>{charts.svg(chart)}</figure>\n"
@@ -47,10 +47,10 @@ def _parts(tuning: TuningResult, results: tuple[Row, ...]) -> Iterator[str]:
     yield from _compared(results)
     yield "<h2>Trials</h2>"
     yield _trials(results)
-    yield f"<h2>What makes it valid</h2>\n{_list(validity(tuning))}"
+    yield f"<h2>Why the result is valid</h2>\n{_list(validity(tuning))}"
     if result.verdict is Verdict.BETTER:
         for one in advice.for_the_program(result.winner):
-            yield f'<h2>{escape(one.title)}</h2>\n<p class="soft">The program does this itself: no policy can.</p>'
+            yield f'<h2>{escape(one.title)}</h2>\n<p class="soft">The program must do this; a policy cannot.</p>'
             for where, code in one.code:
                 yield f"<p>{escape(where)}</p>\n<pre>{escape(code)}</pre>"
     yield f'<h2>What it is valid for</h2>\n<dl class="key">{html.described(_key(tuning))}</dl>'
@@ -59,7 +59,7 @@ def _parts(tuning: TuningResult, results: tuple[Row, ...]) -> Iterator[str]:
 def _answer(tuning: TuningResult, results: tuple[Row, ...]) -> str:
     result = tuning.result
     _, verdict = _VERDICTS[result.verdict]
-    tiles = [("Noise of two equal settings", f"up to {result.noise_percent:.1f} %")] if advice.noise(result) else []
+    tiles = [("Noise", f"up to {result.noise_percent:.1f} %")] if advice.noise(result) else []
     if result.gain is not None:
         gain = result.gain
         title = FIGURES[result.figure].title
@@ -103,7 +103,7 @@ def _compared(result: tuple[Row, ...]) -> Iterator[str]:
     )
     yield "<h2>The plan against the winner</h2>"
     yield (
-        f'<p class="soft">All blocks of each; the gain above is of fresh blocks, one of each in turn. '
+        f'<p class="soft">All blocks of both; the gain above is from additional blocks that alternate. '
         f"The winner: {escape(', '.join(f'{path} {value}' for path, value in winner.candidate.settings))}.</p>"
     )
     yield f'<div class="wide"><table><tr><th></th><th>plan</th><th>winner</th><th>change</th></tr>{lines}</table></div>'

@@ -254,7 +254,7 @@ def tune(
         shown.close()
         writing.write(driving.tuning(subject, base, searched.case, first, result), form=form, report=report)
         if ending.status() and record_path is not None:
-            shown.say(f"the same command goes on where it was ended; {record_path} has all blocks")
+            shown.say(f"the same command continues where it ended; {record_path} holds all blocks")
         sys.exit(ending.status())
 
 
@@ -301,7 +301,7 @@ def _model(
 ) -> Model:
     """Raises ClickException."""
     if len(arguments) > 1:
-        raise click.UsageError(f"one model, not {len(arguments)}: {' '.join(arguments)}; for a server say --http URL")
+        raise click.UsageError(f"one model, not {len(arguments)}: {' '.join(arguments)}; for a server use --http URL")
     if not arguments:
         raise click.UsageError("which model? raddle tune model.onnx --limit 2 --rate 50, or a server with --http URL")
     try:
@@ -343,12 +343,13 @@ def _too_short(aim: Objective, budget_s: float, start_s: float, *, tries: bool) 
     """Yields what the budget is too short for; `tries` is whether it holds another candidate than the plan."""
     enough_s, sure_s = driving.enough_s(aim, start_s), driving.sure_s(aim, start_s)
     if not tries:
-        yield f"the budget is too short to try anything but the plan; say --budget {ceil(enough_s / 60)}m or more"
+        yield f"the budget is too short to try anything but the plan; use --budget {ceil(enough_s / 60)}m or more"
     if budget_s < sure_s:
         needed = statistics.bound_test(aim.p99_ms or 0.0, ()).needed
         yield (
-            f"at {aim.rate:g} requests a second the budget may not hold the {needed} requests to the winner that make"
-            f" certain that its p99 is below {aim.p99_ms:g} ms; say --budget {ceil(sure_s / 60)}m or more"
+            f"at {aim.rate:g} requests a second the budget may be too short for the {needed} requests to the winner "
+            "that "
+            f"are needed to prove a p99 below {aim.p99_ms:g} ms; use --budget {ceil(sure_s / 60)}m or more"
         )
 
 
@@ -356,7 +357,7 @@ def _record(path: Path, asked: Mapping[str, Any], start_s: float, shown: Progres
     """Raises RecordError."""
     record = Record.of(path, asked, start_s)
     if record.answers:
-        shown.say(f"{path} has {len(record.answers)} blocks and {record.spent_s:.0f} s of the budget: it goes on there")
+        shown.say(f"{path} has {len(record.answers)} blocks and {record.spent_s:.0f} s of the budget: continuing there")
     return record
 
 
@@ -376,7 +377,7 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
 
 def _say_plan(candidates: int, searched: Space, budget_s: float) -> None:
     most = f"{budget_s / 60:.3g} minutes at most"
-    click.echo(f"{candidates} of {searched.size} candidates where none is better than the plan, {most}")
+    click.echo(f"{candidates} of {searched.size} candidates if none is better than the plan, {most}")
     for axis in searched.axes:
         click.echo(f"  {axis.name}: {', '.join(str(value) for value, _ in axis.choices)}")
     for name, why in searched.left_out:

@@ -37,7 +37,7 @@ def time(units: Mapping[str, float], example: str) -> Callable[[click.Context, c
             return None
         result = _AMOUNT.fullmatch(value)
         if result is None or result[2] not in units or not float(result[1]):
-            raise click.BadParameter(f"{value!r} is no time; write it as {example}, in {', '.join(units)}")
+            raise click.BadParameter(f"{value!r} is not a duration; write it as {example}, in {', '.join(units)}")
         return float(result[1]) * units[result[2]]
 
     return parsed
@@ -50,7 +50,7 @@ def narrowed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) 
     for value in values:
         path, sign, words = value.partition("=")
         if not sign or not path:
-            raise click.BadParameter(f"{value!r} is no setting with its values; write threads.intraOp=1,2,4")
+            raise click.BadParameter(f"{value!r} is not a setting with values; write threads.intraOp=1,2,4")
         result[path] = [_scalar(word) for word in words.split(",") if word]
     return result
 
@@ -62,7 +62,7 @@ def _scalar(word: str) -> Value:
     except yaml.YAMLError:
         value = None
     if not isinstance(value, bool | int | float | str):
-        raise click.BadParameter(f"{word!r} is no value: write words, numbers, true or false")
+        raise click.BadParameter(f"{word!r} is not a value: write words, numbers, true or false")
     return value
 
 
@@ -88,7 +88,7 @@ def url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | 
     """For click: a URL of HTTP. Raises BadParameter."""
     del ctx, param
     if value is not None and not value.startswith(("http://", "https://")):
-        raise click.BadParameter(f"{value!r} is no URL; write http://127.0.0.1:{{port}}/...")
+        raise click.BadParameter(f"{value!r} is not a URL; write http://127.0.0.1:{{port}}/...")
     return value
 
 
@@ -110,14 +110,14 @@ def check(http: str | None, kserve_v2: str | None, **given: Any) -> None:
     way = "--http" if http else "--kserve-v2" if kserve_v2 else "MODEL"
     for name, value in given.items():
         if value and way not in _WAYS[name]:
-            raise click.UsageError(f"--{name} goes with {' or '.join(_WAYS[name])} only")
+            raise click.UsageError(f"--{name} requires {' or '.join(_WAYS[name])}")
 
 
 def objective(name: str | None, rate: float | None, p99_ms: float | None) -> Objective:
     """What is best; without a name latency where there is a rate, else throughput. Raises UsageError."""
     kind = Kind(name.capitalize()) if name else (Kind.LATENCY if rate is not None else Kind.THROUGHPUT)
     if kind is not Kind.THROUGHPUT and rate is None:
-        raise click.UsageError(f"--objective {kind.value.lower()} needs --rate: at how many requests a second?")
+        raise click.UsageError(f"--objective {kind.value.lower()} requires --rate, in requests per second")
     if kind is Kind.THROUGHPUT and rate is not None:
-        raise click.UsageError("--objective throughput is the most that is served; leave out --rate")
+        raise click.UsageError("--objective throughput finds the rate itself; omit --rate")
     return Objective(kind=kind, rate=rate, p99_ms=p99_ms)
