@@ -78,7 +78,7 @@ def test_the_webhook_can_use_the_nodes_network_and_then_rolls_out_on_nodes_that_
 @pytest.mark.parametrize(
     ("webhook", "message"),
     [
-        ({"hostNetwork": True}, r"webhook.port: got 10250 with webhook.hostNetwork; the kubelet listens there"),
+        ({"hostNetwork": True}, r"webhook.port: got 10250 with webhook.hostNetwork; the kubelet listens on that port"),
         ({"port": 8080}, r"webhook.metricsPort: got 8080, which is webhook.port too"),
         (
             {"hostNetwork": True, "port": 9443, "url": "https://127.0.0.1:9443"},

@@ -232,7 +232,7 @@ SETTINGS = {
     },
     "pod-elsewhere": {
         "path": "/pods/models/ranker-1",
-        "texts": [f"No agent of Raddle runs on {watched.WATCHED} (looked for in elsewhere)"],
+        "texts": [f"No agent of Raddle runs on {watched.WATCHED} (searched in elsewhere)"],
     },
 }
 # With the rights of one user each.

@@ -127,7 +127,7 @@ def test_a_burst_of_options_objects_is_forgotten_once_they_are_released(glibc):
 def test_a_runtime_that_is_too_old_or_of_another_major_version_is_left_alone_with_one_line(glibc, version):
     said, errors = glibc(STUB_VERSION=version)
     assert "session model, intra=0 inter=0 mode=0 global=0" in said
-    assert errors == [f"raddle: onnxruntime {version} is left alone: this shim supports version 1 from 1.14 on"]
+    assert errors == [f"raddle: onnxruntime {version} is not configured: this shim supports version 1 from 1.14 on"]
 
 
 @pytest.mark.parametrize("version", ["1.33.0", "1.99.3"])

@@ -170,7 +170,7 @@ def test_a_native_program_says_what_its_newest_session_got_and_its_fork_nothing(
 def test_a_runtime_that_is_left_alone_says_why(program, glibc):
     with running(glibc.caller, "0", "waits", STUB_VERSION="1.13.1") as (pid, _):
         assert document(program)[pid]["marks"] == [
-            "onnxruntime 1.13.1 is left alone: this shim supports version 1 from 1.14 on"
+            "onnxruntime 1.13.1 is not configured: this shim supports version 1 from 1.14 on"
         ]
 
 

@@ -105,7 +105,7 @@ def test_what_fails_in_the_adapter_leaves_the_call_as_the_code_made_it(when):
     library().wrap(module, "work", **{when: failing})
     assert module.work(7, threads=0) == "done"
     assert calls == [((7,), {"threads": 0})]
-    assert "toy is left alone: KeyError('ours')" in log.complaints
+    assert "toy is not configured: KeyError('ours')" in log.complaints
 
 
 def test_an_argument_that_can_not_be_compared_is_the_library_s_to_judge():

@@ -65,7 +65,7 @@ def test_the_page_s_adapter_sets_what_the_plan_says_and_says_so(mounted, version
 def test_a_plan_that_can_not_be_read_leaves_it_alone_with_one_line(mounted):
     done = used(mounted, "v=7")
     assert done.stdout == "0 1\n"
-    assert done.stderr == "raddle: toyrt is left alone: plan version is '7', this shim reads version 1\n"
+    assert done.stderr == "raddle: toyrt is not configured: plan version is '7', this shim reads version 1\n"
 
 
 @pytest.mark.parametrize("function", ["prepare", "install"])
@@ -76,7 +76,7 @@ def test_what_it_raises_is_caught_and_said(mounted, function):
     adapter.write_text(text + f"\n\ndef {function}(*arguments):\n    raise KeyError('toy')\n")
     done = used(mounted, "v=1;intra=1")
     assert done.stdout
-    assert "raddle: toyrt is left alone: KeyError('toy')\n" in done.stderr
+    assert "raddle: toyrt is not configured: KeyError('toy')\n" in done.stderr
 
 
 def test_the_runtime_s_own_exception_out_of_c_is_caught(mounted):
@@ -84,7 +84,7 @@ def test_the_runtime_s_own_exception_out_of_c_is_caught(mounted):
     toyrt.write_text(TOYRT + RAISES_IN_C)
     done = used(mounted, "v=1;intra=1")
     assert done.stdout == "0 1\n"
-    assert done.stderr == "raddle: toyrt is left alone: Error(1)\n"
+    assert done.stderr == "raddle: toyrt is not configured: Error(1)\n"
 
 
 def test_the_page_names_its_test():

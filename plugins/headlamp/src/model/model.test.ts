@@ -59,7 +59,7 @@ describe('reports', () => {
     expect(sets.findings.map(one => one.cause)).toEqual(['CodeSetsIt']);
     expect(unseen.waitingShare).toBeNull();
     expect(ofWindow(REPORT)).toBe('In the 15 s to 2026-11-20T10:00:00Z.');
-    expect(ofWindow({ ...REPORT, level: 'Kubelet' })).toContain('it is at Processes');
+    expect(ofWindow({ ...REPORT, level: 'Kubelet' })).toContain('set it to Processes');
   });
 
   it.each([
@@ -70,7 +70,7 @@ describe('reports', () => {
     { level: 'All', containers: [] },
     { level: 'Kubelet', containers: {} },
   ])('are refused where they are none: %j', document => {
-    expect(() => readReport(document)).toThrow('no report of a node');
+    expect(() => readReport(document)).toThrow('is not a node report');
   });
 
   it('of any shape are read without an exception', () => {
@@ -222,7 +222,7 @@ describe('conditions', () => {
 describe('where nothing is told', () => {
   it.each([
     [{ status: 403, message: 'Forbidden' }, 'You may not get pods/proxy in ns'],
-    [{ status: 404, message: 'Not Found - not found' }, 'agent.watch is not None'],
+    [{ status: 404, message: 'Not Found - not found' }, 'set agent.watch to a value'],
     [
       { status: 503, message: 'Service Unavailable - error trying to reach service: refused' },
       'does not answer',
@@ -232,15 +232,15 @@ describe('where nothing is told', () => {
       'agent on n says: no window yet',
     ],
     [
-      new Error('the agent's answer is not a node report'),
-      'says: what the agent answered is no report',
+      new Error("the agent's answer is not a node report"),
+      "says: the agent's answer is not a node report",
     ],
   ])('by an agent it is said why: %j', (refusal, line) => {
     expect(whyNoReport('n', 'ns', refusal)).toContain(line);
   });
 
   it('no agent may be found', () => {
-    expect(whyNoAgent('n', 'ns')).toContain('No agent of Raddle runs on n (looked for in ns)');
+    expect(whyNoAgent('n', 'ns')).toContain('No agent of Raddle runs on n (searched in ns)');
     expect(whyNoAgent('n', 'ns', { status: 403 })).toContain('You may not list pods in ns');
   });
 

@@ -56,7 +56,7 @@ export interface NodeReport {
 export function readReport(document: unknown): NodeReport {
   const found = object(document);
   if (!LEVELS.includes(text(found.level)) || !Array.isArray(found.containers))
-    throw new Error('the agent's answer is not a node report');
+    throw new Error("the agent's answer is not a node report");
   return {
     node: text(found.node),
     level: text(found.level),
