@@ -42,7 +42,7 @@ def sessions(folder: Path, shim: Path, rounds: int, threads: int) -> Budget:
     """What the shim adds to a session with so many threads, in microseconds."""
     program = folder / "native_caller"
     subprocess.run(["gcc", "-O2", f"-I{build.SOURCES}", "-o", program, CALLER, "-ldl"], check=True)
-    plan = f"v=1;intra={threads};inter=1;spin=never;mode=sequential;existing=respect"
+    plan = f"v=1;intra_op={threads};inter_op=1;spinning=never;execution_mode=sequential;existing_values=respect"
     environ = {**os.environ, "LD_PRELOAD": str(shim), "RADDLE_PLAN": plan, "RADDLE_LOG": "0"}
     model = identity_model(folder / "identity.onnx")
     command = [str(program), str(library()), str(model), str(rounds), str(threads)]

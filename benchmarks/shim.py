@@ -21,7 +21,10 @@ import onnx_models
 from raddle import delivery, env
 from report import BUDGET_HEADINGS, Budget, added, machine, markdown_table, options, publish
 
-PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect"
+PLAN = (
+    "v=1;intra_op=2;inter_op=1;spinning=never;execution_mode=sequential;affinity=none;exclusive_cpus=0;streams=1;"
+    "workers=1;existing_values=respect"
+)
 SESSION_BUDGET_MS = 0.2
 FIRST_SESSION_BUDGET_MS = 1.0
 RUN_BUDGET_US = 1.0

@@ -101,7 +101,7 @@ def tell(repetitions: int) -> dict[str, list[float]]:
         for name, count in (("one", 1), ("all", record.MAX_SESSIONS)):
             sizes = [1 + number % 20 for number in range(count)]
             record.sessions[:] = [
-                {"runtime": "onnxruntime", "effective": {"intra": size}, "runs": observe.Runs()} for size in sizes
+                {"runtime": "onnxruntime", "effective": {"intraOp": size}, "runs": observe.Runs()} for size in sizes
             ]
             sender = datagrams.DatagramSender()
             for turn in range(repetitions + 10):

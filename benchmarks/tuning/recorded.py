@@ -149,7 +149,7 @@ def _shape(space: Space, candidate: Candidate) -> tuple[str, int, int]:
     policy, plan = space.case.planned(candidate)
     spins = plan.exclusive_spinning or plan.spinning
     if spins == "bounded":
-        spins = dict(policy.config_entries).get(SPIN_US, str(plan.spin_us))
+        spins = dict(policy.config_entries).get(SPIN_US, str(plan.spin_duration_us))
     return spins, int(candidate.get(INSTANCES) or 1), plan.intra_op or 1
 
 

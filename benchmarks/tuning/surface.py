@@ -102,7 +102,7 @@ class Surface:
         policy, plan = self.case.planned(candidate)
         threads, spins = plan.intra_op or 1, plan.exclusive_spinning or plan.spinning
         if spins == "bounded":
-            spins = dict(policy.config_entries).get(SPIN_US, str(plan.spin_us))
+            spins = dict(policy.config_entries).get(SPIN_US, str(plan.spin_duration_us))
         instances = int(candidate.get(INSTANCES) or 1)
         shape = self.shapes.get((spins, instances))
         if not shape or not min(shape) <= threads <= max(shape):

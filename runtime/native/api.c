@@ -35,9 +35,9 @@ static void read_counts(void)
     const struct rd_plan *plan = &rd_runtime.plan;
     int omp = count_in("OMP_NUM_THREADS"), intra = count_in("ORT_INTRA_OP_NUM_THREADS");
     int inter = count_in("ORT_INTER_OP_NUM_THREADS");
-    int planned = (int)rd_plan_get(plan, RD_ENV_INTRA, rd_plan_get(plan, RD_INTRA, 0));
+    int planned = (int)rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, rd_plan_get(plan, RD_INTRA_OP, 0));
     rd_runtime.env_counts[0] = intra != planned ? intra : 0;
-    rd_runtime.env_counts[1] = inter != (int)rd_plan_get(plan, RD_INTER, 0) ? inter : 0;
+    rd_runtime.env_counts[1] = inter != (int)rd_plan_get(plan, RD_INTER_OP, 0) ? inter : 0;
     rd_runtime.raddle_counts[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
     rd_runtime.raddle_counts[1] = intra == planned ? intra : 0;
     rd_runtime.raddle_counts[2] = rd_runtime.env_counts[1] == 0 ? inter : 0;
@@ -110,7 +110,7 @@ static bool prepare(void)
     if (rd_runtime.minor < OLDEST) {
         return leave_alone("this shim supports version 1 from 1.14 on");
     }
-    rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING, RD_EXISTING_RESPECT) == RD_EXISTING_RESPECT;
+    rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING_VALUES, RD_EXISTING_VALUES_RESPECT) == RD_EXISTING_VALUES_RESPECT;
     if (rd_runtime.respect) {
         read_counts();
     }

@@ -219,7 +219,7 @@ static rd_status run_async(void *session, const void *options, const void *input
 void rd_async_wrap(const void **table)
 {
     /* Any count may be cut to 1. */
-    if (rd_runtime.minor >= ASYNC_SINCE && rd_plan_get(&rd_runtime.plan, RD_INTRA, 0) != 0) {
+    if (rd_runtime.minor >= ASYNC_SINCE && rd_plan_get(&rd_runtime.plan, RD_INTRA_OP, 0) != 0) {
         table[SLOT_RunAsync] = (const void *)run_async;
     }
 }

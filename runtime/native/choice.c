@@ -80,8 +80,8 @@ static bool choose_mode(struct rd_choice *choice)
 {
     const struct rd_plan *plan = &rd_runtime.plan;
     choice->parallel = (choice->code.code & RD_CODE_PARALLEL) != 0;
-    bool planned = rd_plan_get(plan, RD_MODE, choice->parallel) == RD_MODE_PARALLEL;
-    if (!plan->has[RD_MODE] || (rd_runtime.respect && (choice->code.code & RD_CODE_MODE) != 0)) {
+    bool planned = rd_plan_get(plan, RD_EXECUTION_MODE, choice->parallel) == RD_EXECUTION_MODE_PARALLEL;
+    if (!plan->has[RD_EXECUTION_MODE] || (rd_runtime.respect && (choice->code.code & RD_CODE_MODE) != 0)) {
         return false;
     }
     choice->parallel = planned;
@@ -102,7 +102,7 @@ static void choose_counts(struct rd_choice *choice)
     choose_mode(choice);
     int inter = choice->wanted.inter;
     choice->inter_because = choice->wanted.inter_because;
-    if (choice->parallel && rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) != RD_MODE_PARALLEL) {
+    if (choice->parallel && rd_plan_get(plan, RD_EXECUTION_MODE, RD_EXECUTION_MODE_SEQUENTIAL) != RD_EXECUTION_MODE_PARALLEL) {
         /* Parallel is the code's own choice: one inter-op thread would quietly turn it off. */
         inter = choice->intra;
         choice->inter_because = "as intra, for the code asks for parallel";
@@ -136,11 +136,11 @@ static bool pool_value(enum rd_key key, const char *derived, char *text, size_t 
 static void say_spinning(struct rd_choice *choice, const char *allow, const char *duration)
 {
     bool bounded = duration[0] != '\0' && !rd_same(duration, "-1") && !rd_same(duration, "0");
-    choice->spin = rd_same(allow, "0") || rd_same(duration, "0") ? RD_SPIN_NEVER
-                   : bounded                                     ? RD_SPIN_BOUNDED
-                                                                 : RD_SPIN_ALWAYS;
+    choice->spin = rd_same(allow, "0") || rd_same(duration, "0") ? RD_SPINNING_NEVER
+                   : bounded                                     ? RD_SPINNING_BOUNDED
+                                                                 : RD_SPINNING_ALWAYS;
     uint64_t us = 0;
-    choice->spin_us = choice->spin == RD_SPIN_BOUNDED && rd_number(rd_text_of(duration), &us) ? (int)us : 0;
+    choice->spin_us = choice->spin == RD_SPINNING_BOUNDED && rd_number(rd_text_of(duration), &us) ? (int)us : 0;
 }
 
 static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
@@ -155,11 +155,11 @@ static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
     rd_put_number(&out, choice->wanted.spin_us);
     bool newer = rd_runtime.minor >= BOUNDED_SPIN_SINCE;
     bool set_allow = pool_value(allow_key,
-                                planned == RD_SPIN_NEVER     ? "0"
-                                : planned == RD_SPIN_BOUNDED ? "1"
+                                planned == RD_SPINNING_NEVER     ? "0"
+                                : planned == RD_SPINNING_BOUNDED ? "1"
                                                              : NULL,
                                 allow, sizeof allow);
-    bool set_duration = newer && pool_value(duration_key, planned == RD_SPIN_BOUNDED ? us : NULL, duration,
+    bool set_duration = newer && pool_value(duration_key, planned == RD_SPINNING_BOUNDED ? us : NULL, duration,
                                             sizeof duration);
     bool set_backoff = newer && pool_value(backoff_key, NULL, backoff, sizeof backoff);
     if (!set_allow && !set_duration && !set_backoff) {
@@ -168,7 +168,7 @@ static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
     bool code_allow = code_has(choice, rd_plan_key(allow_key));
     bool code_duration = newer && code_has(choice, rd_plan_key(duration_key));
     if (rd_runtime.respect && (code_allow || code_duration)) {
-        choice->spin = RD_SPIN_CODE;
+        choice->spin = RD_SPINNING_CODE;
         choice->spin_because = in_the_code;
         set_allow = set_duration = false;
     } else {
@@ -194,18 +194,18 @@ static void choose_spinning(struct rd_choice *choice)
     int planned = choice->wanted.spin;
     choice->spin_because = choice->wanted.spin_because;
     if (!intra && !inter) {
-        planned = RD_SPIN_NEVER;
+        planned = RD_SPINNING_NEVER;
         choice->spin_because = "no worker threads";
-    } else if (planned != RD_SPIN_NEVER && (choice->code.code & RD_CODE_GPU) != 0 &&
-               rd_plan_get(&rd_runtime.plan, RD_SPIN, -1) == RD_SPIN_BOUNDED) {
+    } else if (planned != RD_SPINNING_NEVER && (choice->code.code & RD_CODE_GPU) != 0 &&
+               rd_plan_get(&rd_runtime.plan, RD_SPINNING, -1) == RD_SPINNING_BOUNDED) {
         /* Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU. */
-        planned = RD_SPIN_NEVER;
+        planned = RD_SPINNING_NEVER;
         choice->spin_because = "planned bounded, turned off: the session asks for a GPU";
-    } else if (planned == RD_SPIN_BOUNDED && rd_runtime.minor < BOUNDED_SPIN_SINCE) {
-        planned = RD_SPIN_NEVER;
+    } else if (planned == RD_SPINNING_BOUNDED && rd_runtime.minor < BOUNDED_SPIN_SINCE) {
+        planned = RD_SPINNING_NEVER;
         choice->spin_because = "planned bounded, which onnxruntime supports since 1.26";
     }
-    choice->spin = planned < 0 ? RD_SPIN_ALWAYS : planned;
+    choice->spin = planned < 0 ? RD_SPINNING_ALWAYS : planned;
     if (intra) {
         spin_of_pool(choice, true, planned);
     }
@@ -222,7 +222,7 @@ static void choose_threads(struct rd_choice *choice)
                                  SLOT_SessionOptionsSetCustomThreadCreationOptions,
                                  SLOT_SessionOptionsSetCustomJoinThreadFn};
     if (choice->code_affinity && rd_runtime.respect) {
-        choice->affinity = RD_AFF_CODE;
+        choice->affinity = RD_AFFINITY_CODE;
         choice->affinity_because = in_the_code;
         return;
     }
@@ -245,7 +245,7 @@ static void choose_threads(struct rd_choice *choice)
         return;
     }
     if (choice->pool->placed > 0) {
-        choice->affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);
+        choice->affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFFINITY, RD_AFFINITY_NONE);
     }
     if (choice->code_affinity && choice->intra > 1) {
         /* An entry can't be removed, its groups have to be as many as the workers, and these obey it when they run. */
@@ -261,7 +261,7 @@ static void choose_threads(struct rd_choice *choice)
 
 static bool joins_global_pool(struct rd_choice *choice)
 {
-    if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) == 0) {
+    if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL_THREAD_POOL, 0) == 0) {
         return false;
     }
     if (!rd_global_pool()) {
@@ -282,7 +282,7 @@ static void use_global_pool(struct rd_choice *choice)
     set_option(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
     choice->intra = choice->wanted.global_intra;
     choice->single_thread = rd_global_single_thread();
-    bool planned = rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0;
+    bool planned = rd_plan_get(&rd_runtime.plan, RD_GLOBAL_THREAD_POOL, 0) != 0;
     choice->inter = choice->wanted.inter == 0 && planned ? 1 : choice->wanted.inter;
     struct rd_out out = rd_out(choice->cut, sizeof choice->cut);
     rd_put(&out, "the process's global thread pool");
@@ -292,9 +292,9 @@ static void use_global_pool(struct rd_choice *choice)
     }
     choice->intra_because = choice->cut;
     /* Its spinning is stopped or not; there is no time in between. */
-    choice->spin = choice->wanted.spin < 0 ? RD_SPIN_ALWAYS : choice->wanted.spin;
-    if (choice->spin == RD_SPIN_BOUNDED) {
-        choice->spin = RD_SPIN_NEVER;
+    choice->spin = choice->wanted.spin < 0 ? RD_SPINNING_ALWAYS : choice->wanted.spin;
+    if (choice->spin == RD_SPINNING_BOUNDED) {
+        choice->spin = RD_SPINNING_NEVER;
         choice->spin_because = "planned bounded, which a global pool does not support";
     }
     if (choose_mode(choice)) {
@@ -331,12 +331,12 @@ static void choose_switches(struct rd_choice *choice)
 
 static void choose_shared_arena(struct rd_choice *choice, const void *environment)
 {
-    int planned = choice->switches[RD_SWITCH_ARENA];
+    int planned = choice->switches[RD_SWITCH_CPU_MEM_ARENA];
     uint64_t code = choice->code.code;
-    bool off = (code & RD_CODE_SWITCH(RD_SWITCH_ARENA)) != 0 && (code & RD_CODE_SWITCHED_ON(RD_SWITCH_ARENA)) == 0;
+    bool off = (code & RD_CODE_SWITCH(RD_SWITCH_CPU_MEM_ARENA)) != 0 && (code & RD_CODE_SWITCHED_ON(RD_SWITCH_CPU_MEM_ARENA)) == 0;
     bool arena = planned > 0 || (planned < 0 && !off);
     const char *shared = rd_plan_key(RD_SESSION_USE_ENV_ALLOCATORS);
-    if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 && arena
+    if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ALLOCATOR, 0) != 0 && arena
         && !(rd_runtime.respect && code_has(choice, shared)) && rd_shared_arena(environment)) {
         choice->shared_arena = true;
         set_entry(choice, shared, "1");
@@ -347,9 +347,9 @@ static void choose_graph(struct rd_choice *choice)
 {
     static const int levels[] = {0, 1, 2, ORT_ENABLE_ALL};
     const struct rd_plan *plan = &rd_runtime.plan;
-    if (plan->has[RD_GRAPH] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
+    if (plan->has[RD_GRAPH_OPTIMIZATION_LEVEL] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
         set_option(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options,
-                                                                                      levels[plan->value[RD_GRAPH]]));
+                                                                                      levels[plan->value[RD_GRAPH_OPTIMIZATION_LEVEL]]));
     }
 }
 

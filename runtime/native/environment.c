@@ -52,7 +52,7 @@ static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
         done = done && rd_ok(RD_REAL(SetGlobalInterOpNumThreads, rd_on_number)(options, inter), NULL, 0);
     }
     /* A pool of the environment knows no bounded spinning. */
-    if ((wanted.spin == RD_SPIN_NEVER || wanted.spin == RD_SPIN_BOUNDED)
+    if ((wanted.spin == RD_SPINNING_NEVER || wanted.spin == RD_SPINNING_BOUNDED)
         && (!rd_runtime.respect || (code & RD_CODE_SPIN) == 0)) {
         done = done && rd_ok(RD_REAL(SetGlobalSpinControl, rd_on_number)(options, 0), NULL, 0);
     }
@@ -84,7 +84,7 @@ static void *planned_options(struct rd_pool **pool)
 {
     void *options = NULL;
     *pool = NULL;
-    if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) == 0 || rd_plan_get(&rd_runtime.plan, RD_INTRA, 0) == 0
+    if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL_THREAD_POOL, 0) == 0 || rd_plan_get(&rd_runtime.plan, RD_INTRA_OP, 0) == 0
         || (rd_runtime.respect && (rd_runtime.env_counts[0] != 0 || rd_runtime.env_counts[1] != 0))
         || __atomic_load_n(&pool_state, __ATOMIC_ACQUIRE) < 0
         || !rd_ok(RD_REAL(CreateThreadingOptions, rd_on)((void *)&options), NULL, 0)) {

@@ -4,32 +4,31 @@
 
 /* X(key, name, lowest, highest, the words); a word's value is its place among them. */
 #define RD_KEY_ROWS(X)                                                                                                \
-    X(RD_INTRA, "intra", 1, 1024U, NULL)                                                                              \
-    X(RD_ENV_INTRA, "env_intra", 1, 1024U, NULL)                                                                      \
-    X(RD_INTER, "inter", 1, 1024U, NULL)                                                                              \
-    X(RD_SPIN_US, "spin_us", 0, 1000000U, NULL)                                                                       \
-    X(RD_EXCL_ALWAYS, "excl_always", 0, 1U, NULL)                                                                     \
+    X(RD_INTRA_OP, "intra_op", 1, 1024U, NULL)                                                                        \
+    X(RD_INTRA_OP_WITHOUT_SHIM, "intra_op_without_shim", 1, 1024U, NULL)                                              \
+    X(RD_INTER_OP, "inter_op", 1, 1024U, NULL)                                                                        \
+    X(RD_SPIN_DURATION_US, "spin_duration_us", 0, 1000000U, NULL)                                                     \
     X(RD_OVER_QUOTA, "over_quota", 0, 1U, NULL)                                                                       \
-    X(RD_EXCL, "excl", 0, 65536U, NULL)                                                                               \
+    X(RD_EXCLUSIVE_CPUS, "exclusive_cpus", 0, 65536U, NULL)                                                           \
     X(RD_SMT, "smt", 0, 1U, NULL)                                                                                     \
     X(RD_STREAMS, "streams", 1, 65536U, NULL)                                                                         \
     X(RD_WORKERS, "workers", 1, 65536U, NULL)                                                                         \
-    X(RD_RUNS, "runs", 1, 65536U, NULL)                                                                               \
-    X(RD_MIN, "min", 1, 1024U, NULL)                                                                                  \
-    X(RD_MAX, "max", 1, 1024U, NULL)                                                                                  \
-    X(RD_MIN_INTER, "min_inter", 1, 1024U, NULL)                                                                      \
+    X(RD_CONCURRENT_RUNS, "concurrent_runs", 1, 65536U, NULL)                                                         \
+    X(RD_MIN_INTRA_OP, "min_intra_op", 1, 1024U, NULL)                                                                \
+    X(RD_MAX_INTRA_OP, "max_intra_op", 1, 1024U, NULL)                                                                \
+    X(RD_MIN_INTER_OP, "min_inter_op", 1, 1024U, NULL)                                                                \
     X(RD_FLOOR, "floor", 0, 1U, NULL)                                                                                 \
     X(RD_OMP, "omp", 1, 1024U, NULL)                                                                                  \
     X(RD_BLAS, "blas", 1, 1024U, NULL)                                                                                \
-    X(RD_TORCH_INTER, "torch_inter", 1, 1024U, NULL)                                                                  \
+    X(RD_TORCH_INTER_OP, "torch_inter_op", 1, 1024U, NULL)                                                            \
     X(RD_GPU, "gpu", 0, 1U, NULL)                                                                                     \
-    X(RD_GLOBAL, "global", 0, 1U, NULL)                                                                               \
-    X(RD_GLOBAL_INTRA, "global_intra", 1, 1024U, NULL)                                                                \
-    X(RD_SHARED_ARENA, "shared_arena", 0, 1U, NULL)                                                                   \
-    X(RD_ARENA, "arena", 0, 1U, NULL)                                                                                 \
+    X(RD_GLOBAL_THREAD_POOL, "global_thread_pool", 0, 1U, NULL)                                                       \
+    X(RD_GLOBAL_INTRA_OP, "global_intra_op", 1, 1024U, NULL)                                                          \
+    X(RD_SHARED_ALLOCATOR, "shared_allocator", 0, 1U, NULL)                                                           \
+    X(RD_CPU_MEM_ARENA, "cpu_mem_arena", 0, 1U, NULL)                                                                 \
     X(RD_MEM_PATTERN, "mem_pattern", 0, 1U, NULL)                                                                     \
-    X(RD_DETERMINISTIC, "deterministic", 0, 1U, NULL)                                                                 \
-    X(RD_SHRINK, "shrink", 0, 1U, NULL)                                                                               \
+    X(RD_DETERMINISTIC_COMPUTE, "deterministic_compute", 0, 1U, NULL)                                                 \
+    X(RD_ARENA_SHRINKAGE, "arena_shrinkage", 0, 1U, NULL)                                                             \
     X(RD_SESSION_INTRA_OP_ALLOW_SPINNING, "session.intra_op.allow_spinning", 0, 1U, NULL)                             \
     X(RD_SESSION_INTER_OP_ALLOW_SPINNING, "session.inter_op.allow_spinning", 0, 1U, NULL)                             \
     X(RD_SESSION_INTRA_OP_SPIN_DURATION_US, "session.intra_op.spin_duration_us", -1, 9999999U, NULL)                  \
@@ -57,15 +56,16 @@
     X(RD_OPENVINO_NUM_OF_THREADS, "openvino.num_of_threads", 0, 1024U, NULL)                                          \
     X(RD_OPENVINO_NUM_STREAMS, "openvino.num_streams", 0, 1024U, NULL)                                                \
     X(RD_XNNPACK_INTRA_OP_NUM_THREADS, "xnnpack.intra_op_num_threads", 0, 1024U, NULL)                                \
-    X(RD_SPIN, "spin", 0, 0, "never, bounded, always")                                                                \
-    X(RD_MODE, "mode", 0, 0, "sequential, parallel")                                                                  \
-    X(RD_GRAPH, "graph", 0, 0, "disable, basic, extended, all")                                                       \
-    X(RD_AFF, "aff", 0, 0, "none, numa, core")                                                                        \
+    X(RD_SPINNING, "spinning", 0, 0, "never, bounded, always")                                                        \
+    X(RD_EXCLUSIVE_SPINNING, "exclusive_spinning", 0, 0, "never, bounded, always")                                    \
+    X(RD_EXECUTION_MODE, "execution_mode", 0, 0, "sequential, parallel")                                              \
+    X(RD_GRAPH_OPTIMIZATION_LEVEL, "graph_optimization_level", 0, 0, "disable, basic, extended, all")                 \
+    X(RD_AFFINITY, "affinity", 0, 0, "none, numa, core")                                                              \
     X(RD_NUMA, "numa", 0, 0, "single, any")                                                                           \
-    X(RD_CTYPE, "ctype", 0, 0, "performance, efficient, any")                                                         \
-    X(RD_EXISTING, "existing", 0, 0, "respect, override")                                                             \
+    X(RD_CORE_TYPE, "core_type", 0, 0, "performance, efficient, any")                                                 \
+    X(RD_EXISTING_VALUES, "existing_values", 0, 0, "respect, override")                                               \
     X(RD_OBSERVE, "observe", 0, 0, "none, sessions, runs")                                                            \
-    X(RD_ALLOC, "alloc", 0, 0, "system, mimalloc, jemalloc, tcmalloc")                                                \
+    X(RD_ALLOCATOR, "allocator", 0, 0, "system, mimalloc, jemalloc, tcmalloc")                                        \
     X(RD_CPUS, "cpus", 0, 0, RD_LISTS)                                                                                \
     X(RD_CORES, "cores", 0, 0, RD_LISTS)                                                                              \
     X(RD_NODES, "nodes", 0, 0, RD_LISTS)                                                                              \
@@ -90,24 +90,25 @@ enum rd_key { RD_KEY_ROWS(RD_ENUMERATOR) RD_KEYS };
 #define RD_LIST_FIRST RD_CPUS
 #define RD_LIST_LAST RD_GPU_NODES
 
-enum { RD_SPIN_NEVER, RD_SPIN_BOUNDED, RD_SPIN_ALWAYS };
-enum { RD_MODE_SEQUENTIAL, RD_MODE_PARALLEL };
-enum { RD_GRAPH_DISABLE, RD_GRAPH_BASIC, RD_GRAPH_EXTENDED, RD_GRAPH_ALL };
-enum { RD_AFF_NONE, RD_AFF_NUMA, RD_AFF_CORE };
+enum { RD_SPINNING_NEVER, RD_SPINNING_BOUNDED, RD_SPINNING_ALWAYS };
+enum { RD_EXCLUSIVE_SPINNING_NEVER, RD_EXCLUSIVE_SPINNING_BOUNDED, RD_EXCLUSIVE_SPINNING_ALWAYS };
+enum { RD_EXECUTION_MODE_SEQUENTIAL, RD_EXECUTION_MODE_PARALLEL };
+enum { RD_GRAPH_OPTIMIZATION_LEVEL_DISABLE, RD_GRAPH_OPTIMIZATION_LEVEL_BASIC, RD_GRAPH_OPTIMIZATION_LEVEL_EXTENDED, RD_GRAPH_OPTIMIZATION_LEVEL_ALL };
+enum { RD_AFFINITY_NONE, RD_AFFINITY_NUMA, RD_AFFINITY_CORE };
 enum { RD_NUMA_SINGLE, RD_NUMA_ANY };
-enum { RD_CTYPE_PERFORMANCE, RD_CTYPE_EFFICIENT, RD_CTYPE_ANY };
-enum { RD_EXISTING_RESPECT, RD_EXISTING_OVERRIDE };
+enum { RD_CORE_TYPE_PERFORMANCE, RD_CORE_TYPE_EFFICIENT, RD_CORE_TYPE_ANY };
+enum { RD_EXISTING_VALUES_RESPECT, RD_EXISTING_VALUES_OVERRIDE };
 enum { RD_OBSERVE_NONE, RD_OBSERVE_SESSIONS, RD_OBSERVE_RUNS };
-enum { RD_ALLOC_SYSTEM, RD_ALLOC_MIMALLOC, RD_ALLOC_JEMALLOC, RD_ALLOC_TCMALLOC };
+enum { RD_ALLOCATOR_SYSTEM, RD_ALLOCATOR_MIMALLOC, RD_ALLOCATOR_JEMALLOC, RD_ALLOCATOR_TCMALLOC };
 
 
 /* What sessions are told: PAIR(key, off, on, since 1.x), ONE(key, setter, ...) */
-#define RD_SWITCHES(PAIR, ONE)                                \
-    PAIR(ARENA, DisableCpuMemArena, EnableCpuMemArena, 0)     \
-    PAIR(MEM_PATTERN, DisableMemPattern, EnableMemPattern, 0) \
-    ONE(DETERMINISTIC, SetDeterministicCompute, 17)
+#define RD_SWITCHES(PAIR, ONE)                                    \
+    PAIR(CPU_MEM_ARENA, DisableCpuMemArena, EnableCpuMemArena, 0) \
+    PAIR(MEM_PATTERN, DisableMemPattern, EnableMemPattern, 0)     \
+    ONE(DETERMINISTIC_COMPUTE, SetDeterministicCompute, 17)
 
-enum { RD_SWITCH_ARENA, RD_SWITCH_MEM_PATTERN, RD_SWITCH_DETERMINISTIC, RD_SWITCH_COUNT };
+enum { RD_SWITCH_CPU_MEM_ARENA, RD_SWITCH_MEM_PATTERN, RD_SWITCH_DETERMINISTIC_COMPUTE, RD_SWITCH_COUNT };
 
 /* As in slots.h. */
 enum {

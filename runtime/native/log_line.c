@@ -35,7 +35,7 @@ static void put_line(struct rd_out *line, const struct rd_choice *choice)
     put_count(line, choice->inter);
     put_part(line, "", choice->inter_because);
     rd_put(line, ", spinning ");
-    if (choice->spin == RD_SPIN_BOUNDED) {
+    if (choice->spin == RD_SPINNING_BOUNDED) {
         rd_put_number(line, choice->spin_us);
         rd_put(line, " us");
     }

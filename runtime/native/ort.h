@@ -95,8 +95,8 @@ bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, 
 
 /* ---- choice.c and log_line.c: what one session gets ---- */
 
-#define RD_SPIN_CODE 3
-#define RD_AFF_CODE 3
+#define RD_SPINNING_CODE 3
+#define RD_AFFINITY_CODE 3
 
 /* A count of 0 is the runtime's default. A reason is NULL or "" where there is none but the plan. */
 struct rd_choice {

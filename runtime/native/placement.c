@@ -39,7 +39,7 @@ static int cores_within(const struct rd_machine *machine, const struct rd_cpus *
 
 static bool keeps_kinds_apart(const struct rd_machine *machine)
 {
-    return rd_plan_get(machine->plan, RD_CTYPE, -1) != RD_CTYPE_ANY && machine->kind.total > 1;
+    return rd_plan_get(machine->plan, RD_CORE_TYPE, -1) != RD_CORE_TYPE_ANY && machine->kind.total > 1;
 }
 
 /* All but the slow kinds, unless these have more than twice as many cores. */
@@ -59,7 +59,7 @@ static void leave_slow_kinds(const struct rd_machine *machine, struct rd_cpus *s
 /* The process's CPUs of the kind that the plan wants; all where there is one kind or any will do. */
 static void one_kind(const struct rd_machine *machine, struct rd_cpus *set)
 {
-    int64_t wanted = rd_plan_get(machine->plan, RD_CTYPE, -1);
+    int64_t wanted = rd_plan_get(machine->plan, RD_CORE_TYPE, -1);
     int kinds = machine->kind.count, first = 0, most = 0;
     *set = machine->cpus;
     if (!keeps_kinds_apart(machine) || kinds == 0) {
@@ -69,7 +69,7 @@ static void one_kind(const struct rd_machine *machine, struct rd_cpus *set)
         leave_slow_kinds(machine, set);
         return;
     }
-    const struct rd_group *found = &machine->kind.at[wanted == RD_CTYPE_EFFICIENT ? 0 : kinds - 1];
+    const struct rd_group *found = &machine->kind.at[wanted == RD_CORE_TYPE_EFFICIENT ? 0 : kinds - 1];
     for (int i = kinds - 1; i >= 0 && wanted < 0; i--) {
         int cores = cores_within(machine, &machine->kind.at[i].cpus);
         first = i == kinds - 1 ? cores : first;
@@ -159,7 +159,7 @@ static void place(struct rd_machine *machine, struct placed *placed)
 
 void rd_place(const struct rd_plan *plan, struct rd_facts *facts)
 {
-    int64_t expected = rd_plan_get(plan, RD_EXCL, 0);
+    int64_t expected = rd_plan_get(plan, RD_EXCLUSIVE_CPUS, 0);
     struct rd_machine *machine = NULL;
     struct placed placed;
     facts->units = 0;
@@ -246,7 +246,7 @@ static void put_group(const struct rd_machine *machine, const struct rd_cpus *po
 {
     *group = *unit;
     /* The scheduler balances no threads between isolated CPUs: each has its own. */
-    if (affinity == RD_AFF_CORE || rd_cpus_overlap(unit, &machine->isolated)) {
+    if (affinity == RD_AFFINITY_CORE || rd_cpus_overlap(unit, &machine->isolated)) {
         return;
     }
     *group = *pool;
@@ -291,7 +291,7 @@ static void put_groups(struct rd_machine *machine, const struct rd_cpus *pool, i
 bool rd_affinity_groups(const struct rd_plan *plan, const struct rd_cpus *cpus, int threads, int affinity,
                         struct rd_cpus *group)
 {
-    if (threads < 2 || affinity == RD_AFF_NONE || (unsigned)threads > rd_cpus_count(cpus)) {
+    if (threads < 2 || affinity == RD_AFFINITY_NONE || (unsigned)threads > rd_cpus_count(cpus)) {
         return false;
     }
     struct rd_machine *machine = rd_machine_of(plan, cpus);

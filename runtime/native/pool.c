@@ -5,17 +5,17 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
                     const struct rd_effective *wanted, struct rd_pool **out, const char **because)
 {
     *because = "";
-    int affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);
+    int affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFFINITY, RD_AFFINITY_NONE);
     struct rd_pool *pool = *out = rd_pool_take();
     if (pool == NULL) {
         *because = "too many sessions are being made at once";
         return true;
     }
     pool->intra_workers = intra - 1;
-    if (affinity != RD_AFF_NONE && intra > 1) {
+    if (affinity != RD_AFFINITY_NONE && intra > 1) {
         if (!wanted->exclusive) {
             *because = "the CPUs are not the exclusive ones that were planned";
-        } else if (affinity == RD_AFF_CORE && rd_threads_pinned() > 0) {
+        } else if (affinity == RD_AFFINITY_CORE && rd_threads_pinned() > 0) {
             *because = "the workers of another session are pinned to these cores";
         } else {
             pool->placed = intra - 1;
@@ -29,7 +29,7 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
             }
         }
     }
-    pool->core = pool->placed > 0 && affinity == RD_AFF_CORE;
+    pool->core = pool->placed > 0 && affinity == RD_AFFINITY_CORE;
     const void *const values[3] = {(const void *)rd_thread_create, pool, (const void *)rd_thread_join};
     for (int i = 0; i < 3; i++) {
         if (!rd_ok(((rd_on_pointer)(uintptr_t)rd_real[slots[i]])(options, values[i]), NULL, 0)) {

@@ -45,11 +45,11 @@ struct allocator {
 
 /* With the numbers that Debian, Ubuntu, Fedora and Alpine use. */
 static const struct allocator allocators[] = {
-    [RD_ALLOC_SYSTEM] = {NULL, {NULL}},
-    [RD_ALLOC_MIMALLOC] = {"libmimalloc",
+    [RD_ALLOCATOR_SYSTEM] = {NULL, {NULL}},
+    [RD_ALLOCATOR_MIMALLOC] = {"libmimalloc",
                            {"libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so", NULL}},
-    [RD_ALLOC_JEMALLOC] = {"libjemalloc", {"libjemalloc.so.2", "libjemalloc.so.1", "libjemalloc.so", NULL}},
-    [RD_ALLOC_TCMALLOC] = {"libtcmalloc",
+    [RD_ALLOCATOR_JEMALLOC] = {"libjemalloc", {"libjemalloc.so.2", "libjemalloc.so.1", "libjemalloc.so", NULL}},
+    [RD_ALLOCATOR_TCMALLOC] = {"libtcmalloc",
                            {"libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so", "libtcmalloc.so",
                             NULL}},
 };
@@ -259,11 +259,11 @@ static void restart(struct restart *all, const struct allocator *allocator)
 /* One that is loaded although the plan names another one, and stays; NULL where there is none. */
 static const char *other_allocator(const struct rd_plan *plan)
 {
-    const char *planned = allocators[plan->value[RD_ALLOC]].name;
+    const char *planned = allocators[plan->value[RD_ALLOCATOR]].name;
     for (size_t i = 0; i < sizeof allocators / sizeof allocators[0]; i++) {
         const char *name = allocators[i].name;
         if (name != NULL && name != planned && rd_is_loaded(name)) {
-            return rd_plan_get(plan, RD_EXISTING, RD_EXISTING_RESPECT) == RD_EXISTING_RESPECT ? name : NULL;
+            return rd_plan_get(plan, RD_EXISTING_VALUES, RD_EXISTING_VALUES_RESPECT) == RD_EXISTING_VALUES_RESPECT ? name : NULL;
         }
     }
     return NULL;
@@ -281,7 +281,7 @@ static bool is_traced(void)
 
 bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why)
 {
-    const char *name = allocators[rd_plan_get(plan, RD_ALLOC, RD_ALLOC_SYSTEM)].name;
+    const char *name = allocators[rd_plan_get(plan, RD_ALLOCATOR, RD_ALLOCATOR_SYSTEM)].name;
     if (name == NULL || rd_is_loaded(name)) {
         return false;
     }
@@ -305,12 +305,12 @@ void rd_allocator_start(const char **environment)
     struct rd_out error = rd_out(problem, sizeof problem);
     const char *text = value_in(environment, "RADDLE_PLAN");
     /* In every process of the container: without a name nothing else is looked at. */
-    if (text == NULL || rd_line(text, ";alloc=").length == 0 || !rd_plan_parse(text, &plan, &error)
-        || rd_plan_get(&plan, RD_ALLOC, RD_ALLOC_SYSTEM) == RD_ALLOC_SYSTEM || rd_preloaded_from() == NULL
+    if (text == NULL || rd_line(text, ";allocator=").length == 0 || !rd_plan_parse(text, &plan, &error)
+        || rd_plan_get(&plan, RD_ALLOCATOR, RD_ALLOCATOR_SYSTEM) == RD_ALLOCATOR_SYSTEM || rd_preloaded_from() == NULL
         || auxiliary(AT_SECURE) != 0) {
         return;
     }
-    const struct allocator *allocator = &allocators[plan.value[RD_ALLOC]];
+    const struct allocator *allocator = &allocators[plan.value[RD_ALLOCATOR]];
     if (rd_is_loaded(allocator->name)) {
         hide(environment, allocator->name);
         return;

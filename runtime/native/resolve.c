@@ -78,7 +78,7 @@ static int64_t cpus_of(const struct rd_facts *facts, char *words, size_t size)
  * shares them. */
 static bool are_exclusive(const struct rd_plan *plan, const struct rd_facts *facts, int64_t streams)
 {
-    int64_t planned = rd_plan_get(plan, RD_EXCL, 0);
+    int64_t planned = rd_plan_get(plan, RD_EXCLUSIVE_CPUS, 0);
     bool expected = planned > 0 && facts->knows_cpus && planned == facts->cpu_count;
     return (expected || facts->owner != NULL) && streams == 1;
 }
@@ -88,31 +88,31 @@ void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *fact
 {
     char words[48], reason[MAX_WHERE];
     struct rd_out where = rd_out(reason, sizeof reason);
-    found->spin = (int)rd_plan_get(plan, RD_SPIN, -1);
+    found->spin = (int)rd_plan_get(plan, RD_SPINNING, -1);
     found->spin_us = 0;
     found->spin_because[0] = '\0';
-    if (found->spin != RD_SPIN_BOUNDED) {
+    if (found->spin != RD_SPINNING_BOUNDED) {
         return;
     }
     /* Threads that want a CPU are counted against CPUs; those of a pool against what they are placed on. */
     int64_t size = cpus_of(facts, words, sizeof words);
     int64_t room = room_of(plan, facts, size, words, &where);
     /* One session's callers, and its pools' workers. */
-    int64_t runnable = rd_plan_get(plan, RD_RUNS, 1) + at_least_one(intra) - 1;
+    int64_t runnable = rd_plan_get(plan, RD_CONCURRENT_RUNS, 1) + at_least_one(intra) - 1;
     runnable += parallel ? at_least_one(inter) - 1 : 0;
     bool oversubscribed = facts->workers_seen > rd_plan_get(plan, RD_WORKERS, 1);
     if (oversubscribed) {
         put_workers(&where, facts->workers_seen);
     }
     if (oversubscribed || (room != 0 && runnable > room)) {
-        found->spin = RD_SPIN_NEVER;
+        found->spin = RD_SPINNING_NEVER;
         struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
         rd_put(&out, "planned bounded, turned off: ");
         rd_put(&out, reason);
-    } else if (rd_plan_get(plan, RD_EXCL_ALWAYS, 0) != 0 && are_exclusive(plan, facts, rd_plan_get(plan, RD_STREAMS, 1))) {
-        found->spin = RD_SPIN_ALWAYS;
+    } else if (rd_plan_get(plan, RD_EXCLUSIVE_SPINNING, -1) == RD_EXCLUSIVE_SPINNING_ALWAYS && are_exclusive(plan, facts, rd_plan_get(plan, RD_STREAMS, 1))) {
+        found->spin = RD_SPINNING_ALWAYS;
     } else {
-        found->spin_us = (int)rd_plan_get(plan, RD_SPIN_US, DEFAULT_SPIN_US);
+        found->spin_us = (int)rd_plan_get(plan, RD_SPIN_DURATION_US, DEFAULT_SPIN_US);
     }
 }
 
@@ -135,16 +135,16 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
     int64_t share = room == 0 ? 0 : at_least_one(room / workers);
     int64_t cap = room == 0 ? 0 : at_least_one(room / streams);
     found->cap = (int)cap;
-    int64_t least = rd_plan_get(plan, RD_MIN, 1);
-    found->intra = clamped(plan, RD_INTRA, RD_INTRA, cap, least, reason, found->intra_because,
+    int64_t least = rd_plan_get(plan, RD_MIN_INTRA_OP, 1);
+    found->intra = clamped(plan, RD_INTRA_OP, RD_INTRA_OP, cap, least, reason, found->intra_because,
                            sizeof found->intra_because);
-    found->inter = clamped(plan, RD_INTER, RD_INTER, cap, rd_plan_get(plan, RD_MIN_INTER, 1), reason,
+    found->inter = clamped(plan, RD_INTER_OP, RD_INTER_OP, cap, rd_plan_get(plan, RD_MIN_INTER_OP, 1), reason,
                            found->inter_because, sizeof found->inter_because);
-    if (rd_plan_get(plan, RD_GLOBAL, 0) != 0) {
-        found->global_intra = clamped(plan, RD_GLOBAL_INTRA, RD_INTRA, share, least, reason,
+    if (rd_plan_get(plan, RD_GLOBAL_THREAD_POOL, 0) != 0) {
+        found->global_intra = clamped(plan, RD_GLOBAL_INTRA_OP, RD_INTRA_OP, share, least, reason,
                                       found->global_because, sizeof found->global_because);
     }
     found->exclusive = are_exclusive(plan, facts, streams);
-    bool parallel = rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) == RD_MODE_PARALLEL;
+    bool parallel = rd_plan_get(plan, RD_EXECUTION_MODE, RD_EXECUTION_MODE_SEQUENTIAL) == RD_EXECUTION_MODE_PARALLEL;
     rd_resolve_spinning(plan, facts, found->intra, found->inter, parallel, found);
 }

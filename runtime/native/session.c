@@ -236,7 +236,7 @@ void rd_session_wrap(const void **table)
     if (rd_runtime.minor >= 22) {
         table[SLOT_GetModelEditorApi] = (const void *)get_model_editor;
     }
-    if (rd_plan_get(&rd_runtime.plan, RD_SHRINK, 0) != 0 && make_shrinking()) {
+    if (rd_plan_get(&rd_runtime.plan, RD_ARENA_SHRINKAGE, 0) != 0 && make_shrinking()) {
         table[SLOT_Run] = (const void *)run_and_shrink;
     }
 }

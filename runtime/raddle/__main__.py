@@ -68,17 +68,19 @@ def _throttling(facts: current.Facts) -> Optional[dict[str, int]]:
 def _effective(fields: Mapping[str, Any], facts: current.Facts) -> dict[str, Any]:
     result = resolution.resolve(fields, facts)
     # The policy's own entry stands before the plan's time.
-    spin_us = fields.get("session.intra_op.spin_duration_us", result.spin_us) if result.spin == "bounded" else -1
+    duration_us = -1
+    if result.spinning == "bounded":
+        duration_us = fields.get("session.intra_op.spin_duration_us", result.spin_duration_us)
     return {
         "onnxruntime": _installed_version("onnxruntime") or _installed_version("onnxruntime-gpu"),
-        "intraOp": result.intra,
-        "interOp": result.inter,
-        "globalIntraOp": result.global_intra,
-        "spinning": result.spin,
+        "intraOp": result.intra_op,
+        "interOp": result.inter_op,
+        "globalIntraOp": result.global_intra_op,
+        "spinning": result.spinning,
         # Below zero it is the runtime's own time.
-        "spinDurationUs": spin_us if spin_us >= 0 else None,
-        "executionMode": fields.get("mode"),
-        "affinity": fields.get("aff", "none") if result.exclusive else "none",
+        "spinDurationUs": duration_us if duration_us >= 0 else None,
+        "executionMode": fields.get("execution_mode"),
+        "affinity": fields.get("affinity", "none") if result.exclusive else "none",
         "because": result.because,
     }
 

@@ -56,7 +56,7 @@ static void resolve(const char *mode, char *line)
     facts.owner = owner[0] != '\0' ? owner : NULL;
     rd_resolve(&plan, &facts, &found);
     if (strcmp(mode, "--global") == 0) {
-        shown("global_intra=", found.global_intra);
+        shown("global_intra_op=", found.global_intra);
         puts("");
         return;
     }
@@ -64,9 +64,9 @@ static void resolve(const char *mode, char *line)
         printf("%s|%s|%s|%s\n", found.intra_because, found.inter_because, found.global_because, found.spin_because);
         return;
     }
-    shown("intra=", found.intra);
-    shown(" inter=", found.inter);
-    printf(" spin=%s spin_us=%d", spinning[found.spin + 1], found.spin_us);
+    shown("intra_op=", found.intra);
+    shown(" inter_op=", found.inter);
+    printf(" spinning=%s spin_duration_us=%d", spinning[found.spin + 1], found.spin_us);
     shown(" cap=", found.cap);
     printf(" exclusive=%d\n", found.exclusive);
 }
@@ -108,7 +108,7 @@ static void place(char *line)
     printf("|%s|%s|%s|", spinning[found.spin + 1], found.intra_because, found.spin_because);
     char text_of_group[8192];
     struct rd_cpus *group = calloc(threads > 1 ? (size_t)threads : 1, sizeof *group);
-    int affinity = (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE);
+    int affinity = (int)rd_plan_get(&plan, RD_AFFINITY, RD_AFFINITY_NONE);
     bool has = rd_affinity_groups(&plan, &facts.cpus, threads, affinity, group);
     for (int i = 0; has && i < threads - 1; i++) {
         fputs(i > 0 ? ";" : "", stdout);

@@ -59,13 +59,18 @@ def reference(line):
     found = resolved(line)
     if found is None:
         return "error"
-    values = {"intra": found.intra, "inter": found.inter, "spin": found.spin, "spin_us": found.spin_us}
+    values = {
+        "intra_op": found.intra_op,
+        "inter_op": found.inter_op,
+        "spinning": found.spinning,
+        "spin_duration_us": found.spin_duration_us,
+    }
     values |= {"cap": found.cap, "exclusive": int(found.exclusive)}
     return " ".join(f"{key}={'-' if value is None else value}" for key, value in values.items())
 
 
 # What chance alone would hardly ever draw together, on the CPUs 4-7 that the random machines have.
-ON_EXCLUSIVE_CPUS = {"spin": "bounded", "excl": 4, "streams": 1, "workers": 1, "runs": 1}
+ON_EXCLUSIVE_CPUS = {"spinning": "bounded", "exclusive_cpus": 4, "streams": 1, "workers": 1, "concurrent_runs": 1}
 
 
 def random_plan(rng):
@@ -95,13 +100,17 @@ def mutated(rng, text):
 
 def because(line):
     found = resolved(line)
-    keys = ("intra", "inter", "global_intra", "spin")
+    keys = ("intraOp", "interOp", "globalIntraOp", "spinning")
     return "error" if found is None else "|".join(found.because.get(key, "") for key in keys)
 
 
 def size_of_the_global_pool(line):
     found = resolved(line)
-    return "error" if found is None else f"global_intra={'-' if found.global_intra is None else found.global_intra}"
+    return (
+        "error"
+        if found is None
+        else f"global_intra_op={'-' if found.global_intra_op is None else found.global_intra_op}"
+    )
 
 
 def random_lines(count):
@@ -208,21 +217,21 @@ def test_only_who_names_exactly_the_cpus_that_there_are_is_believed_that_they_ar
         "v=1",
         "v=1;",
         "v=01",
-        "v=2;intra=1",
+        "v=2;intra_op=1",
         "v=" + "9" * 30,
-        "intra=1",
+        "intra_op=1",
         "v=1;v=2",
-        "v=2;v=1;intra=2;intra=3",
+        "v=2;v=1;intra_op=2;intra_op=3",
         "v=1;intra",
         "v=1;=3",
         "v=1;new=1;a=b=c",
         "v=1;" + "x" * 60,
-        "v=1;intra=0",
-        "v=1;intra=2=3",
-        "v=1;intra=" + "7" * 60,
-        "v=1;spin=it's",
-        'v=1;spin="it\'s"',
-        "v=1;spin=a\\b\x01\x7f",
+        "v=1;intra_op=0",
+        "v=1;intra_op=2=3",
+        "v=1;intra_op=" + "7" * 60,
+        "v=1;spinning=it's",
+        'v=1;spinning="it\'s"',
+        "v=1;spinning=a\\b\x01\x7f",
         "v=1;session.intra_op.spin_duration_us=-2",
         "v=1;cuda.gpu_mem_limit=10000000000000000000",
         "v=1;cuda.cudnn_conv_algo_search=exhaustive",

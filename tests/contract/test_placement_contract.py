@@ -36,15 +36,15 @@ def random_set(rng, online):
 
 def random_fields(rng, size):
     """The plan of a container that has so many exclusive CPUs."""
-    fields = {"excl": size, "aff": rng.choice(["numa", "core"]), "spin": "bounded"}
-    for key, words in (("numa", keys.WORDS["numa"]), ("ctype", keys.WORDS["ctype"])):
+    fields = {"exclusive_cpus": size, "affinity": rng.choice(["numa", "core"]), "spinning": "bounded"}
+    for key, words in (("numa", keys.WORDS["numa"]), ("core_type", keys.WORDS["core_type"])):
         if rng.random() < 0.4:
             fields[key] = rng.choice(words)
     for key in ("smt", "gpu"):
         if rng.random() < 0.4:
             fields[key] = rng.randint(0, 1)
-    fields["intra"] = rng.randint(1, size)
-    fields["min"] = rng.choice([1, 1, 2, size])
+    fields["intra_op"] = rng.randint(1, size)
+    fields["min_intra_op"] = rng.choice([1, 1, 2, size])
     return fields
 
 
@@ -58,7 +58,7 @@ class Case:
         self.owner = rng.choice(["", "", "", "DRA CPU claim"])
         if self.owner:
             # Who says it is believed, however many the plan expects.
-            self.fields["excl"] = rng.choice([0, size + 1])
+            self.fields["exclusive_cpus"] = rng.choice([0, size + 1])
         self.placed = current.place(self.fields, cpus, self.owner)
         threads = self.placed.threads if self.placed else 2
         self.count = rng.choice([1, 2, threads, threads, size, size + 1, rng.randint(1, size)])
@@ -73,11 +73,11 @@ class Case:
         found = resolution.resolve(
             self.fields, current.Facts(self.cpus, self.quota, placed=self.placed, owner=self.owner)
         )
-        reasons = [found.because.get("intra", ""), found.because.get("spin", "")]
+        reasons = [found.because.get("intraOp", ""), found.because.get("spinning", "")]
         room = [self.placed.threads, self.placed.because] if self.placed else [0, ""]
-        workers = places.groups(self.fields, self.cpus, self.count, self.fields["aff"])
+        workers = places.groups(self.fields, self.cpus, self.count, self.fields["affinity"])
         return "|".join(
-            map(str, [*room, found.intra, found.spin, *reasons, ";".join(map(cpuset.format_list, workers))])
+            map(str, [*room, found.intra_op, found.spinning, *reasons, ";".join(map(cpuset.format_list, workers))])
         )
 
 

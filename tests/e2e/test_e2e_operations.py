@@ -124,7 +124,7 @@ def test_a_container_that_loses_cpus_in_place_keeps_its_threads_and_its_next_sta
             space.cluster.kubectl("-n", space.name, "patch", "pod", RESIZED.name, *patch)
             effective = wait(lambda: shown(space, one, quota=after), "the kernel has the new limit", PATIENCE_SECONDS)
             assert effective["intraOp"] == after
-            assert effective["because"].get("intra") == f"planned {before}, cut to quota {after}"
+            assert effective["because"].get("intraOp") == f"planned {before}, cut to quota {after}"
             assert (pods.look(space, one)["threads"], restarts(space)) == (before, 0)
             assert settled(lambda: resized_pods(guest.cluster), 1, STATUS_SECONDS) == 1
             # The kubelet starts it again under the same plan.

@@ -20,7 +20,7 @@ def planned(container):
     node = plans.machine(guest.SHAPE, GUEST.reserved_cpus)
     bound = plans.bind(plans.pod(container.spec()["resources"], ["app"]), node)
     exclusive = NUMA_NODES[1] if container.exclusive else GUEST.cpus
-    return bound.planned()["intra"], bound.within(exclusive, container.quota_cpus)
+    return bound.planned()["intra_op"], bound.within(exclusive, container.quota_cpus)
 
 
 @pytest.mark.parametrize("scenario", ON_GUEST, ids=str)

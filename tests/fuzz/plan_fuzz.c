@@ -67,7 +67,7 @@ static void check_resolved(const struct rd_plan *plan, const uint8_t *data, size
         facts.quota_cpus = (data[2] + 1) / 17.0;
     }
     rd_resolve(plan, &facts, &found);
-    int64_t intra = rd_plan_get(plan, RD_INTRA, 0), inter = rd_plan_get(plan, RD_INTER, 0);
+    int64_t intra = rd_plan_get(plan, RD_INTRA_OP, 0), inter = rd_plan_get(plan, RD_INTER_OP, 0);
     hold(found.intra <= intra && (found.intra > 0) == (intra > 0), "intra is never raised and never lost", text);
     hold(found.inter <= inter && (found.inter > 0) == (inter > 0), "inter is never raised and never lost", text);
     hold((found.intra_because[0] != '\0') == (found.intra < intra), "a cut has a reason", text);
@@ -84,8 +84,8 @@ static void check_placed(struct rd_plan *plan, const uint8_t *data, size_t size,
         rd_cpus_add(&facts.cpus, data[i] % 17);
     }
     facts.cpu_count = rd_cpus_count(&facts.cpus);
-    plan->has[RD_EXCL] = true;
-    plan->value[RD_EXCL] = facts.cpu_count;
+    plan->has[RD_EXCLUSIVE_CPUS] = true;
+    plan->value[RD_EXCLUSIVE_CPUS] = facts.cpu_count;
     rd_place(plan, &facts);
     hold(facts.units <= facts.cpu_count, "no more threads than CPUs", text);
     int threads = (int)facts.cpu_count;
@@ -135,12 +135,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef RD_LIBFUZZER
 static const char *const seeds[] = {
-    "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=numa;excl=4;streams=1;workers=1;existing=respect",
-    "v=1;intra=8;aff=core;excl=16;numa=single;ctype=performance;smt=1;gpu=1",
-    "v=1;excl=4;cpus=0-15;cores=0-7|8-15;nodes=0-3,8-11|4-7,12-15;kinds=0-1|2-7;slow=1;gpu=1;gpu_nodes=1;aff=core",
-    "v=1;excl=4;cpus=0-15;cores=0-14:1/2|1-15:1/2;sockets=0-7|8-15;l3=0-3|4-7|8-15;isolated=2-3;aff=numa",
-    "v=1;intra=2;min=2;max=8;floor=1;omp=2;blas=1;runs=4;torch_inter=1;gpu=1;observe=runs;alloc=mimalloc",
-    "v=1;global=1;global_intra=8;shared_arena=1;arena=0;mem_pattern=1;shrink=1;graph=all;mode=parallel;inter=4",
+    "v=1;intra_op=4;inter_op=1;spinning=bounded;spin_duration_us=200;execution_mode=sequential;affinity=numa;exclusive_cpus=4;streams=1;workers=1;existing_values=respect",
+    "v=1;intra_op=8;affinity=core;exclusive_cpus=16;numa=single;core_type=performance;smt=1;gpu=1",
+    "v=1;exclusive_cpus=4;cpus=0-15;cores=0-7|8-15;nodes=0-3,8-11|4-7,12-15;kinds=0-1|2-7;slow=1;gpu=1;gpu_nodes=1;affinity=core",
+    "v=1;exclusive_cpus=4;cpus=0-15;cores=0-14:1/2|1-15:1/2;sockets=0-7|8-15;l3=0-3|4-7|8-15;isolated=2-3;affinity=numa",
+    "v=1;intra_op=2;min_intra_op=2;max_intra_op=8;floor=1;omp=2;blas=1;concurrent_runs=4;torch_inter_op=1;gpu=1;observe=runs;allocator=mimalloc",
+    "v=1;global_thread_pool=1;global_intra_op=8;shared_allocator=1;cpu_mem_arena=0;mem_pattern=1;arena_shrinkage=1;graph_optimization_level=all;execution_mode=parallel;inter_op=4",
     "v=1;session.intra_op.spin_duration_us=-1;session.dynamic_block_base=4;session.use_env_allocators=1",
     "v=1;cuda.gpu_mem_limit=9999999999999999999;cuda.cudnn_conv_algo_search=HEURISTIC;openvino.num_streams=2",
     "0-3,8,16-31:2/4",

@@ -109,7 +109,7 @@ def pod(cluster):
     [
         {"threads.raddle.dev/serve": "1024"},
         {"threads.raddle.dev/serve": None},
-        {"shim.raddle.dev/serve": "v=1;intra=1024"},
+        {"shim.raddle.dev/serve": "v=1;intra_op=1024"},
         {"raddle.dev/governed-by": "InferenceThreading/other"},
         {"raddle.dev/anything": ""},
         {"later.plan.raddle.dev/serve": "{}"},

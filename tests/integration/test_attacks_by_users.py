@@ -186,7 +186,7 @@ def test_raddles_annotations_of_a_running_pod_stay_as_they_are(hostile, mallory,
     changes = [
         {"annotations": {env.THREADS_PREFIX + "serve": "999"}},
         {"annotations": {env.THREADS_PREFIX + "serve": None}},
-        {"annotations": {env.SHIM_PREFIX + "serve": "v=1;intra=999"}},
+        {"annotations": {env.SHIM_PREFIX + "serve": "v=1;intra_op=999"}},
         {"annotations": {env.GOVERNED_BY: "InferenceThreading/other"}},
         {"annotations": {"raddle.dev/anything": ""}},
         {"annotations": None},

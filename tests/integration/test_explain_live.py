@@ -25,7 +25,7 @@ from raddle_operator import certificates, cli
 
 pytestmark = pytest.mark.cluster
 
-PLAN = "v=1;intra=2;inter=1;spin=never"
+PLAN = "v=1;intra_op=2;inter_op=1;spinning=never"
 # Container -> what it is.
 REACHED, EMPTY, CLOSED, CRASHED, MISSING, SILENT = "serve", "plain", "closed", "crashed", "missing", "silent"
 POLICY = """

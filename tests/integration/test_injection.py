@@ -360,7 +360,7 @@ def test_our_marks_on_an_incoming_pod_are_overwritten_or_removed(space):
     forged = {
         env.THREADS_PREFIX + "serve": "999",
         env.PLAN_PREFIX + "serve": "{}",
-        env.SHIM_PREFIX + "gone": "v=1;intra=999",
+        env.SHIM_PREFIX + "gone": "v=1;intra_op=999",
         env.GOVERNED_BY: "InferenceThreading/somebody-elses",
     }
     body = pod(container(cpu="2"), labels={env.INJECTED_LABEL: "true"}, annotations=forged)

@@ -93,7 +93,7 @@ def test_the_pool_has_exactly_the_planned_threads(started, model, release, cpu, 
     found = shim_lab.probe(venv(release), model, [{}, None], env=environment)
     # The thread that calls is one of them.
     assert [session["pool"] for session in found["sessions"]] == [planned - 1] * 2
-    assert [record["effective"]["intra"] for record in found["records"]] == [planned] * 2
+    assert [record["effective"]["intraOp"] for record in found["records"]] == [planned] * 2
     assert found["stderr"].startswith(f"raddle: onnxruntime {release.split('-')[1]}: intra_op={planned}")
     assert found["stderr"].count("\n") == 1
 
@@ -130,7 +130,7 @@ def test_an_image_that_sets_a_path_of_its_own_has_the_plan_as_well(started, mode
 REPORT = """
 import json, os, sys
 record = sys.modules.get("raddle.report.record")
-counts = [made["effective"]["intra"] for made in record.sessions] if record else []
+counts = [made["effective"]["intraOp"] for made in record.sessions] if record else []
 print(json.dumps([len(os.listdir("/proc/self/task")), counts]))
 """
 

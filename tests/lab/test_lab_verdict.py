@@ -57,8 +57,8 @@ def judged(bound, raddle, stock=None):
 
 
 def test_the_webhooks_decision_for_a_node_is_what_the_container_starts_with(bound):
-    assert bound.planned()["intra"] == 4
-    assert bound.planned()["excl"] == 8
+    assert bound.planned()["intra_op"] == 4
+    assert bound.planned()["exclusive_cpus"] == 8
     assert bound.environ[env.ORT_INTRA] == "4"
     assert bound.environ["LD_PRELOAD"] == "/opt/raddle/libraddle.so"
 
@@ -67,7 +67,7 @@ def test_the_webhooks_decision_for_a_node_is_what_the_container_starts_with(boun
 def test_the_planner_decides_each_scenario_as_the_specification_says(one):
     node = plans.machine(one.shape, one.reserved)
     container = plans.bind(plans.pod(one.resources, real.COMMANDS[one.program]), node, one.policy)
-    planned = container.planned()["intra"]
+    planned = container.planned()["intra_op"]
     for limits, expected in one.sessions:
         within = container.within(limits.cpuset, limits.quota_cpus)
         assert min(planned, within.intra_op) == expected.threads

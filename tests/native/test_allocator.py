@@ -66,7 +66,7 @@ def needs(allocator):
 def started(library, allocator, *command, preload=None, **more):
     """The finished process, started with the plan."""
     environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": preload or str(library)}
-    environ["RADDLE_PLAN"] = f"v=1;intra=2;alloc={allocator}"
+    environ["RADDLE_PLAN"] = f"v=1;intra_op=2;allocator={allocator}"
     done = subprocess.run(
         [str(part) for part in command],
         env={**environ, **more},
@@ -103,7 +103,7 @@ def test_nothing_else_of_the_process_changes(library, allocator):
 def test_the_process_keeps_its_number(library):
     command = [sys.executable, "-c", SELF]
     environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library)}
-    environ["RADDLE_PLAN"] = f"v=1;alloc={needs('jemalloc')}"
+    environ["RADDLE_PLAN"] = f"v=1;allocator={needs('jemalloc')}"
     process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
     assert f'"pid": {process.pid}' in process.communicate(timeout=60)[0]
 
@@ -138,7 +138,7 @@ def test_the_applications_own_preload_stays(library):
 @pytest.mark.parametrize("other", ALLOCATORS)
 def test_no_allocator_joins_one_that_is_loaded_already_unless_the_policy_overrides(library, allocator, other):
     own = next(FOLDER.glob(LIBRARIES[needs(other)] + "*")).resolve()
-    preload, plan = f"{library}:{own}", f"v=1;alloc={needs(allocator)};existing="
+    preload, plan = f"{library}:{own}", f"v=1;allocator={needs(allocator)};existing_values="
     for existing, loaded in (("respect", {other}), ("override", {other, allocator})):
         found = described(library, allocator, preload=preload, RADDLE_PLAN=plan + existing)
         assert {name for name in ALLOCATORS if any(file.startswith(f"lib{name}") for file in found["maps"])} == loaded
@@ -147,15 +147,15 @@ def test_no_allocator_joins_one_that_is_loaded_already_unless_the_policy_overrid
 
 def test_a_line_says_which_allocator_stays(library, glibc):
     own = next(FOLDER.glob(LIBRARIES[needs("jemalloc")])).resolve()
-    _, errors = glibc(plan="v=1;intra=1;alloc=mimalloc", preload=f"{library}:{own}")
+    _, errors = glibc(plan="v=1;intra_op=1;allocator=mimalloc", preload=f"{library}:{own}")
     assert errors[1:] == ["raddle: allocator mimalloc is not preloaded: jemalloc is loaded already"]
 
 
-@pytest.mark.parametrize("plan", ["", ";existing=override"])
+@pytest.mark.parametrize("plan", ["", ";existing_values=override"])
 def test_a_program_that_a_debugger_watches_is_not_started_again(library, plan):
     """A debugger is told of one start, and sets its breakpoints in the program of that one."""
     command = [sys.executable, "-c", TRACER, sys.executable, "-c", SELF]
-    done = started(library, needs("jemalloc"), *command, RADDLE_PLAN=f"v=1;alloc=jemalloc{plan}")
+    done = started(library, needs("jemalloc"), *command, RADDLE_PLAN=f"v=1;allocator=jemalloc{plan}")
     said, starts = done.stdout.splitlines()
     assert json.loads(said)["maps"] == []
     assert starts == "starts: 1"
@@ -169,7 +169,7 @@ def assert_none_is_preloaded(library, mounts):
     before = subprocess.run([*start, f'{{ {mounts}; }} && exec "$0" "$@"', *python], check=False, **how)
     if before.returncode != 0:
         pytest.skip(f"no mount namespace here: {before.stderr.strip()}")
-    given = f'export LD_PRELOAD={library} RADDLE_PLAN="v=1;alloc=jemalloc"'
+    given = f'export LD_PRELOAD={library} RADDLE_PLAN="v=1;allocator=jemalloc"'
     done = subprocess.run([*start, f'{{ {mounts}; }} && {given} && exec "$0" "$@"', *python], check=False, **how)
     assert done.returncode == 0, done.stderr
     assert '"maps": []' in done.stdout

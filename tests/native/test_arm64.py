@@ -9,7 +9,7 @@ from support.runtimes.native_programs import HERE, NATIVE, Kind, library, need
 from runtimes import nodejs
 
 VERSION = "1.20.1"
-PLAN = "v=1;intra=2;inter=1;spin=never"
+PLAN = "v=1;intra_op=2;inter_op=1;spinning=never"
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,14 @@ def threads(tmp_path_factory):
     ("more", "names", "line"),
     [
         ("", ["ort-intra/1"], "intra_op=2, inter_op=1, spinning off"),
-        (";intra=3;min=3", ["ort-intra/1", "ort-intra/2"], "intra_op=3, inter_op=1, spinning off"),
-        (";mode=parallel;inter=2;min_inter=2", ["ort-inter/1", "ort-intra/1"], "intra_op=2, inter_op=2, spinning off"),
+        (";intra_op=3;min_intra_op=3", ["ort-intra/1", "ort-intra/2"], "intra_op=3, inter_op=1, spinning off"),
         (
-            ";global=1;shared_arena=1;shrink=1",
+            ";execution_mode=parallel;inter_op=2;min_inter_op=2",
+            ["ort-inter/1", "ort-intra/1"],
+            "intra_op=2, inter_op=2, spinning off",
+        ),
+        (
+            ";global_thread_pool=1;shared_allocator=1;arena_shrinkage=1",
             ["ort-gintra/1"],
             "intra_op=2 (the process's global thread pool), inter_op=1, spinning off",
         ),

@@ -21,7 +21,7 @@ from support.runtimes.native_programs import Kind, need
 from raddle import delivery
 from raddle_operator.injection.literals import VARIABLES
 
-PLAN = "v=1;intra=2;inter=1;omp=3;blas=1;spin=never"
+PLAN = "v=1;intra_op=2;inter_op=1;omp=3;blas=1;spinning=never"
 COUNTS = {
     "ORT_INTRA_OP_NUM_THREADS": "2",
     "ORT_INTER_OP_NUM_THREADS": "1",
@@ -215,7 +215,7 @@ def test_openblas_s_count_does_not_beat_what_somebody_else_says_of_openmp(starte
 
 
 def test_onnx_runtime_gets_the_count_that_is_right_without_a_shim(started, program):
-    found = variables(started(program("python3", "Py_Main"), RADDLE_PLAN="v=1;intra=4;env_intra=3"))
+    found = variables(started(program("python3", "Py_Main"), RADDLE_PLAN="v=1;intra_op=4;intra_op_without_shim=3"))
     assert found["ORT_INTRA_OP_NUM_THREADS"] == "3"
 
 
@@ -236,8 +236,12 @@ def test_what_the_pod_s_families_have_is_completed_from_the_list_of_what_raddle_
         ("", "", "-XX:ActiveProcessorCount=4"),
         ("-Xmx1g", "", "-Xmx1g -XX:ActiveProcessorCount=4"),
         ("-Xmx1g -XX:ActiveProcessorCount=2", "", "-Xmx1g -XX:ActiveProcessorCount=2"),
-        ("-XX:ActiveProcessorCount=2", ";existing=override", "-XX:ActiveProcessorCount=2 -XX:ActiveProcessorCount=4"),
-        ("-XX:ActiveProcessorCount=4", ";existing=override", "-XX:ActiveProcessorCount=4"),
+        (
+            "-XX:ActiveProcessorCount=2",
+            ";existing_values=override",
+            "-XX:ActiveProcessorCount=2 -XX:ActiveProcessorCount=4",
+        ),
+        ("-XX:ActiveProcessorCount=4", ";existing_values=override", "-XX:ActiveProcessorCount=4"),
     ],
 )
 def test_java_gets_the_option_that_the_policy_asked_for(started, program, present, plan, expected):
@@ -488,8 +492,8 @@ def test_the_plan_is_the_nearest_ancestor_s(started, program, tree):
         "PYTHONPATH": folder,
     }
     # The one that starts it has another plan.
-    nearest = started("env", "RADDLE_PLAN=v=1;intra=5", *inner(python, tree), **environ, PATH=PATH)
-    assert "RADDLE_PLAN=v=1;intra=5\n" in nearest
+    nearest = started("env", "RADDLE_PLAN=v=1;intra_op=5", *inner(python, tree), **environ, PATH=PATH)
+    assert "RADDLE_PLAN=v=1;intra_op=5\n" in nearest
     # A program in between has none of its own.
     between = started("sh", "-c", 'env -i PATH="$PATH" "$@"; true', "sh", *inner(python, tree), PATH=PATH)
     assert f"RADDLE_PLAN={PLAN}\n" in between
@@ -696,7 +700,7 @@ def both(prefix, *command, **environ):
         ("xargs", "env"),
     ],
 )
-@pytest.mark.parametrize("plan", [PLAN, PLAN + ";alloc=system", None])
+@pytest.mark.parametrize("plan", [PLAN, PLAN + ";allocator=system", None])
 def test_a_program_that_is_no_runtime_is_the_same_to_the_byte(prefix, command, plan):
     need(command[0])
     without, behind = both(prefix, *command, **({} if plan is None else {"RADDLE_PLAN": plan}))
@@ -763,7 +767,7 @@ def test_the_allocator_needs_no_ld_preload_and_hides_what_it_adds(prefix, tmp_pa
         (tmp_path / "own.c").write_text("int own;\n")
         preload = str(tmp_path / "own.so")
         Kind.run_checked("gcc", "-shared", "-fPIC", "-o", preload, tmp_path / "own.c")
-    environ = {"RADDLE_PLAN": "v=1;alloc=jemalloc", **({} if preload is None else {"LD_PRELOAD": preload})}
+    environ = {"RADDLE_PLAN": "v=1;allocator=jemalloc", **({} if preload is None else {"LD_PRELOAD": preload})}
     (_, without, _), (status, behind, errors) = both(prefix, "env", **environ)
     assert (status, behind) == (0, without)
     # The loader says its own line in each of the two starts.
@@ -779,7 +783,7 @@ def test_an_allocator_of_the_image_s_own_stays_the_only_one(prefix):
     own, other = FOLDER / "libjemalloc.so.2", FOLDER / "libtcmalloc_minimal.so.4"
     if not (own.exists() and other.exists()):
         pytest.skip("no jemalloc or tcmalloc here")
-    environ = {"RADDLE_PLAN": "v=1;alloc=tcmalloc", "LD_PRELOAD": str(own)}
+    environ = {"RADDLE_PLAN": "v=1;allocator=tcmalloc", "LD_PRELOAD": str(own)}
     _, (_, said, _) = both(prefix, sys.executable, "-c", ALLOCATORS, **environ)
     assert b"jemalloc" in said
     assert b"tcmalloc" not in said

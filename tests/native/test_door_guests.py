@@ -20,7 +20,7 @@ from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
 
-PLAN = "v=1;intra=2;omp=3;blas=2"
+PLAN = "v=1;intra_op=2;omp=3;blas=2"
 GIVEN = {"PATH": os.environ["PATH"], "RADDLE_PLAN": PLAN, "HOME": "/"}
 PYTHON = "/usr/bin/python3"
 # What a Python was given, in its own words and in the kernel's, and whether the shim is in it.
@@ -280,7 +280,7 @@ def test_limits_hold_no_more_than_without(built, name, most):
         {},
         {"RADDLE_PLAN": ""},
         {"RADDLE_PLAN": "nonsense"},
-        {"RADDLE_PLAN": "v=9;intra=2"},
+        {"RADDLE_PLAN": "v=9;intra_op=2"},
         {"RADDLE_PLAN": "x" * 131_000},
         {"PYTHONPATH": ""},
         {"PYTHONPATH": ":"},

@@ -105,7 +105,7 @@ def test_what_the_code_sets_wins_and_is_followed_from_object_to_object(glibc, ar
 
 @pytest.mark.parametrize("arguments", [("0",), ("3",), ("3", "clone"), ("0", "kept")])
 def test_override_wins_over_the_code(glibc, arguments):
-    said, _ = glibc(*arguments, plan=PLAN + ";existing=override")
+    said, _ = glibc(*arguments, plan=PLAN + ";existing_values=override")
     assert any(line.startswith("session model, intra=2 ") for line in said)
 
 
@@ -147,10 +147,10 @@ def test_the_runtimes_that_were_tested_are_wrapped(glibc, version):
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        ("v=1;intra=0", "plan field intra='0' must be an integer from 1 to 1024"),
-        ("v=1;intra=4096", "plan field intra='4096' must be an integer from 1 to 1024"),
-        ("v=1;intra=-1", "plan field intra='-1' must be an integer from 1 to 1024"),
-        ("v=2;intra=1", "plan version is '2', this shim reads version 1"),
+        ("v=1;intra_op=0", "plan field intra_op='0' must be an integer from 1 to 1024"),
+        ("v=1;intra_op=4096", "plan field intra_op='4096' must be an integer from 1 to 1024"),
+        ("v=1;intra_op=-1", "plan field intra_op='-1' must be an integer from 1 to 1024"),
+        ("v=2;intra_op=1", "plan version is '2', this shim reads version 1"),
         ("v=1;int", "plan part 'int' is not key=value"),
         ("v=1;x=" + "y" * 100_000, "plan is longer than 4096 characters"),
     ],
@@ -164,7 +164,7 @@ def test_a_plan_that_cannot_be_used_is_one_line_and_nothing_else(glibc, plan, re
 @pytest.mark.parametrize("call", ["clone", "intra", "session"])
 def test_a_session_that_cannot_have_the_plan_s_values_is_made_without_them(glibc, call):
     # The stub refuses 7 threads; one CPU is enough for a plan that insists on them.
-    said, errors = glibc(plan="v=1;intra=7;min=7", STUB_REFUSE=call)
+    said, errors = glibc(plan="v=1;intra_op=7;min_intra_op=7", STUB_REFUSE=call)
     assert "session model, intra=0 inter=0 mode=0 global=0" in said
     assert len(errors) == 1
     assert errors[0].startswith("raddle: onnxruntime session is created without the plan's values: no ")
@@ -177,12 +177,12 @@ def test_a_session_whose_model_cannot_be_had_is_tried_once(glibc):
 
 
 def test_graph_level_and_memory_are_the_plan_s(glibc):
-    said, _ = glibc(plan=PLAN + ";graph=extended;arena=1;mem_pattern=0")
+    said, _ = glibc(plan=PLAN + ";graph_optimization_level=extended;cpu_mem_arena=1;mem_pattern=0")
     assert {"graph level 2", "arena on", "memory pattern off"} <= set(said)
 
 
 def test_one_pool_for_all_sessions_is_made_with_the_environment(glibc):
-    said, errors = glibc(plan="v=1;intra=2;spin=never;global=1;global_intra=2")
+    said, errors = glibc(plan="v=1;intra_op=2;spinning=never;global_thread_pool=1;global_intra_op=2")
     assert "env 3 caller, global pool intra=2 inter=1 spin=0" in said
     assert "session model, intra=0 inter=0 mode=0 global=1" in said
     assert errors == [
@@ -197,15 +197,15 @@ def test_one_pool_for_all_sessions_is_made_with_the_environment(glibc):
 def test_options_of_a_later_version_for_the_environment_reach_the_runtime_whole_or_as_the_known_version(
     glibc, how, reaches
 ):
-    said, errors = glibc("0", how, plan=PLAN + ";global=1", STUB_VERSION="1.30.0")
+    said, errors = glibc("0", how, plan=PLAN + ";global_thread_pool=1", STUB_VERSION="1.30.0")
     assert f"env 3 caller by options of {reaches}" in said
     assert "session model, intra=0 inter=0 mode=0 global=1" in said
     assert len(errors) == 1
 
 
-@pytest.mark.parametrize("plan", [PLAN, PLAN + ";existing=override"])
+@pytest.mark.parametrize("plan", [PLAN, PLAN + ";existing_values=override"])
 def test_an_environment_has_one_shared_arena_and_the_next_environment_its_own(glibc, plan):
-    said, errors = glibc("0", "again", plan=plan + ";shared_arena=1")
+    said, errors = glibc("0", "again", plan=plan + ";shared_allocator=1")
     assert [line for line in said if line in {"arena", "released 1 thread(s)"}] == [
         *("arena", "released 1 thread(s)"),
         "released 1 thread(s)",
@@ -233,7 +233,7 @@ def test_a_newer_runtime_keeps_the_functions_behind_one_that_its_build_lacks(gli
 def test_a_count_in_the_environment_that_is_not_the_plan_s_is_respected(glibc, environ, intra):
     said, _ = glibc(**environ)
     assert any(line.startswith(f"session model, intra={intra} ") for line in said)
-    said, _ = glibc(plan=PLAN + ";existing=override", **environ)
+    said, _ = glibc(plan=PLAN + ";existing_values=override", **environ)
     assert any(line.startswith("session model, intra=2 ") for line in said)
 
 
@@ -280,7 +280,7 @@ int main(void) { puts("still here"); return 0; }
         ("gcc", ("-m32", "-I/usr/include/x86_64-linux-gnu")),
     ],
 )
-@pytest.mark.parametrize("plan", [PLAN, PLAN + ";alloc=jemalloc"])
+@pytest.mark.parametrize("plan", [PLAN, PLAN + ";allocator=jemalloc"])
 def test_other_programs_run_as_ever(tmp_path, compiler, flags, plan):
     need(compiler)
     (tmp_path / "other.c").write_text(OTHER)
@@ -326,10 +326,10 @@ def sanitized(tmp_path_factory):
     "plan",
     [
         PLAN
-        + ";global=1;shared_arena=1;shrink=1;aff=core;excl=2;cpus=0-63;cores=0-30:1/2|1-31:1/2;nodes=0-31|32-63;existing=override",
+        + ";global_thread_pool=1;shared_allocator=1;arena_shrinkage=1;affinity=core;exclusive_cpus=2;cpus=0-63;cores=0-30:1/2|1-31:1/2;nodes=0-31|32-63;existing_values=override",
         PLAN
-        + ";aff=numa;excl=2;cpus=0-63;kinds=0-31|32-63;slow=1;isolated=1;arena=1;mem_pattern=0;graph=basic;session.dynamic_block_base=4;spin=bounded",
-        PLAN + ";mode=parallel;cuda.use_tf32=0;spin=always;x=" + "y" * 3900,
+        + ";affinity=numa;exclusive_cpus=2;cpus=0-63;kinds=0-31|32-63;slow=1;isolated=1;cpu_mem_arena=1;mem_pattern=0;graph_optimization_level=basic;session.dynamic_block_base=4;spinning=bounded",
+        PLAN + ";execution_mode=parallel;cuda.use_tf32=0;spinning=always;x=" + "y" * 3900,
     ],
 )
 # Without a fork: gcc 12's libasan hangs in a child that was forked while another thread held its lock.
@@ -343,7 +343,7 @@ def test_address_and_undefined_behaviour_sanitizers_find_nothing(glibc, sanitize
 
 def test_the_sanitizers_find_nothing_where_the_program_is_started_again(glibc, sanitized):
     # Their own allocator stays the one that is used.
-    _, errors = glibc("0", plan=PLAN + ";alloc=jemalloc", preload=sanitized, ASAN_OPTIONS="detect_leaks=0")
+    _, errors = glibc("0", plan=PLAN + ";allocator=jemalloc", preload=sanitized, ASAN_OPTIONS="detect_leaks=0")
     assert not any("ERROR" in line or "runtime error" in line for line in errors), errors
 
 
@@ -351,6 +351,8 @@ def test_valgrind_finds_nothing(tmp_path):
     need("valgrind")
     command = ("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=no")
     program = Kind(tmp_path, "gcc", command)
-    said, errors = program("3", "clone", plan=PLAN + ";aff=core;excl=2;cpus=0-63;cores=0-31|32-63;l3=0,32|1,33")
+    said, errors = program(
+        "3", "clone", plan=PLAN + ";affinity=core;exclusive_cpus=2;cpus=0-63;cores=0-31|32-63;l3=0,32|1,33"
+    )
     assert "released 2 thread(s)" in said
     assert len(errors) == 1

@@ -387,7 +387,7 @@ def test_of_more_marks_than_anybody_leaves_only_some_are_shown(program):
 
 def test_a_native_program_s_complaint_is_a_mark(program, glibc):
     # The stub refuses 7 threads; one CPU is enough for a plan that insists on them.
-    with running(glibc.caller, "0", "waits", plan="v=1;intra=7;min=7", STUB_REFUSE="session") as (pid, _):
+    with running(glibc.caller, "0", "waits", plan="v=1;intra_op=7;min_intra_op=7", STUB_REFUSE="session") as (pid, _):
         (mark,) = document(program)[pid]["marks"]
     assert mark.startswith("onnxruntime session is created without the plan's values: no ")
 

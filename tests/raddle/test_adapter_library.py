@@ -16,7 +16,7 @@ from raddle.adapters.onnxruntime_genai import overlay
 # The stand-ins' frames are a library's own to the adapter.
 __name__ = "hnswlib.stand_in"
 
-PLAN = "v=1;intra=1"
+PLAN = "v=1;intra_op=1"
 
 
 def library(plan=PLAN, **kwargs):
@@ -60,16 +60,16 @@ def toy(module_plan=PLAN):
 )
 def test_only_a_count_that_the_code_does_not_pass_is_the_plan_s(call, respected, overridden):
     assert call(toy()) == respected
-    assert call(toy(PLAN + ";existing=override")) == overridden
+    assert call(toy(PLAN + ";existing_values=override")) == overridden
 
 
 def test_without_a_count_in_the_plan_nothing_is_passed():
-    assert toy("v=1;excl=0").work(7) == (7, 0)
+    assert toy("v=1;exclusive_cpus=0").work(7) == (7, 0)
 
 
 def test_a_plan_for_other_families_has_openmp_s_count():
     assert toy("v=1;omp=1").work(7) == (7, 1)
-    assert library("v=1;intra=1;omp=1", key="omp").wanted().intra == 1
+    assert library("v=1;intra_op=1;omp=1", key="omp").wanted().intra_op == 1
 
 
 def test_the_function_looks_as_it_did_and_refuses_what_it_refused():
@@ -138,16 +138,16 @@ def test_a_setter_is_overridden_only_where_the_policy_says_so():
 
     respected, overridden = thing(), thing()
     library().setter(respected, "set")
-    library(PLAN + ";existing=override").setter(overridden, "set")
+    library(PLAN + ";existing_values=override").setter(overridden, "set")
     assert (respected().set(7), respected().set(threads=7)) == (7, 7)
     assert (overridden().set(7), overridden().set(threads=7)) == (1, 1)
 
 
 def test_the_count_is_cut_and_the_line_says_so(capfd):
     made = Library("cuttoy")
-    made.read(types.ModuleType("cuttoy"), "v=1;intra=1024")
+    made.read(types.ModuleType("cuttoy"), "v=1;intra_op=1024")
     made.note()
-    count = made.wanted().intra
+    count = made.wanted().intra_op
     assert count <= len(os.sched_getaffinity(0))
     assert capfd.readouterr().err.startswith(f"raddle: cuttoy: threads={count} (planned 1024, cut to ")
 

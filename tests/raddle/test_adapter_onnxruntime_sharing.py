@@ -18,8 +18,8 @@ ALREADY = "An allocator for this device has already been registered for sharing.
 
 def wanted(intra=2, spin="always"):
     effective = Effective()
-    effective.intra = effective.global_intra = intra
-    effective.inter, effective.spin = 1, spin
+    effective.intra_op = effective.global_intra_op = intra
+    effective.inter_op, effective.spinning = 1, spin
     return effective
 
 

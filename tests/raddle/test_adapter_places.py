@@ -26,21 +26,21 @@ EIGHT = 0xFF
 @pytest.mark.parametrize(
     ("fields", "facts", "intra", "because"),
     [
-        ({"intra": 8}, Facts(EIGHT, placed=SIX), 6, "planned 8, cut to 6 physical cores on one NUMA node"),
-        ({"intra": 6}, Facts(EIGHT, placed=SIX), 6, None),
+        ({"intra_op": 8}, Facts(EIGHT, placed=SIX), 6, "planned 8, cut to 6 physical cores on one NUMA node"),
+        ({"intra_op": 6}, Facts(EIGHT, placed=SIX), 6, None),
         # Never raised to what would fit.
-        ({"intra": 4}, Facts(EIGHT, placed=SIX), 4, None),
-        ({"intra": 8}, Facts(EIGHT, 4.0, placed=SIX), 4, "planned 8, cut to quota 4"),
-        ({"intra": 8}, Facts(EIGHT, 7.0, placed=SIX), 6, "planned 8, cut to 6 physical cores on one NUMA node"),
-        ({"intra": 8, "min": 8}, Facts(EIGHT, placed=SIX), 8, None),
+        ({"intra_op": 4}, Facts(EIGHT, placed=SIX), 4, None),
+        ({"intra_op": 8}, Facts(EIGHT, 4.0, placed=SIX), 4, "planned 8, cut to quota 4"),
+        ({"intra_op": 8}, Facts(EIGHT, 7.0, placed=SIX), 6, "planned 8, cut to 6 physical cores on one NUMA node"),
+        ({"intra_op": 8, "min_intra_op": 8}, Facts(EIGHT, placed=SIX), 8, None),
         (
-            {"intra": 4, "streams": 2},
+            {"intra_op": 4, "streams": 2},
             Facts(EIGHT, placed=SIX),
             3,
             "planned 4, cut to 6 physical cores on one NUMA node",
         ),
         (
-            {"intra": 8},
+            {"intra_op": 8},
             Facts(EIGHT, workers_seen=2, placed=SIX),
             3,
             "planned 8, cut to 6 physical cores on one NUMA node, shared by 2 workers",
@@ -49,20 +49,27 @@ EIGHT = 0xFF
 )
 def test_a_count_is_cut_to_the_placement(fields, facts, intra, because):
     found = resolve(fields, facts)
-    assert (found.intra, found.because.get("intra")) == (intra, because)
+    assert (found.intra_op, found.because.get("intraOp")) == (intra, because)
 
 
 def test_threads_that_want_a_cpu_are_counted_against_all_of_the_containers_cpus():
     # Eight CPUs are four cores: four threads and four more callers have a CPU each, a fifth caller has none.
     cores = Placement(EIGHT, 4, 4, 0b1111, "4 physical cores")
-    fields = {"intra": 4, "spin": "bounded", "excl": 8}
-    assert resolve({**fields, "runs": 5}, Facts(EIGHT, placed=cores)).spin == "bounded"
-    found = resolve({**fields, "runs": 6}, Facts(EIGHT, placed=cores))
-    assert (found.spin, found.because["spin"]) == ("never", "planned bounded, turned off: cpuset of 8")
+    fields = {"intra_op": 4, "spinning": "bounded", "exclusive_cpus": 8}
+    assert resolve({**fields, "concurrent_runs": 5}, Facts(EIGHT, placed=cores)).spinning == "bounded"
+    found = resolve({**fields, "concurrent_runs": 6}, Facts(EIGHT, placed=cores))
+    assert (found.spinning, found.because["spinning"]) == ("never", "planned bounded, turned off: cpuset of 8")
 
 
 @pytest.mark.parametrize(
-    ("fields", "cpus"), [({}, EIGHT), ({"excl": 0}, 0), ({"excl": 4}, EIGHT), ({"excl": 8}, None), ({"excl": 0}, 1)]
+    ("fields", "cpus"),
+    [
+        ({}, EIGHT),
+        ({"exclusive_cpus": 0}, 0),
+        ({"exclusive_cpus": 4}, EIGHT),
+        ({"exclusive_cpus": 8}, None),
+        ({"exclusive_cpus": 0}, 1),
+    ],
 )
 def test_nothing_is_placed_on_cpus_that_are_not_the_exclusive_ones_of_the_plan(fields, cpus):
     assert place(fields, cpus) is None
@@ -75,23 +82,23 @@ HERE = dict(next(machine_part.fields_of(sysfs.read_machine(), gpu=False)))
 def test_this_machines_cpus_are_told_once_and_hold_the_pool():
     cpus = cpuset.of(os.sched_getaffinity(0))
     size = cpuset.count(cpus)
-    fields = {"excl": size, "aff": "core", "intra": size, **HERE}
+    fields = {"exclusive_cpus": size, "affinity": "core", "intra_op": size, **HERE}
     found = current.read_facts(fields).placed
     assert found == places.placed(fields, cpus)
     assert found.cpus
     assert not found.cpus & ~cpus
     assert 1 <= found.threads <= size
-    assert places._read(fields, cpus) is places._read({**fields, "intra": 1}, cpus)
+    assert places._read(fields, cpus) is places._read({**fields, "intra_op": 1}, cpus)
 
 
 @pytest.mark.parametrize("told", [{}, {"cpus": "4096"}, {"cpus": "", "nodes": "0"}, {"cpus": "0-8191", "cores": "0|0"}])
 def test_exclusive_cpus_that_the_plan_does_not_know_are_only_counted(told):
     cpus = cpuset.of(os.sched_getaffinity(0))
     size = cpuset.count(cpus)
-    fields = {"excl": size, "aff": "core", "intra": size, **told}
+    fields = {"exclusive_cpus": size, "affinity": "core", "intra_op": size, **told}
     assert current.place(fields, cpus) is None
     found = resolve(fields, Facts(cpus))
-    assert (found.exclusive, found.intra) == (True, size)
+    assert (found.exclusive, found.intra_op) == (True, size)
     assert planned(fields, cpus, size) == ("", 0)
 
 
@@ -100,10 +107,10 @@ def test_all_cpus_of_this_machine_can_be_written_in_onnxruntimes_words():
     size = cpuset.count(cpus)
     if size == 1:
         pytest.skip("one CPU has no workers")
-    text, pool = planned({"excl": size, "aff": "core", "smt": 1, **HERE}, cpus, size)
+    text, pool = planned({"exclusive_cpus": size, "affinity": "core", "smt": 1, **HERE}, cpus, size)
     assert pool == cpus
     assert len(text.split(";")) == size - 1
-    assert planned({"excl": size, "aff": "core", "smt": 1, **HERE}, cpus, size + 1) == ("", 0)
+    assert planned({"exclusive_cpus": size, "affinity": "core", "smt": 1, **HERE}, cpus, size + 1) == ("", 0)
 
 
 # --- the thread that makes a session --------------------------------------------------------------------------------
@@ -220,7 +227,7 @@ def test_threads_with_cpus_of_their_own_make_sessions_at_the_same_time():
 
 
 def test_a_copy_of_facts_has_all_of_them():
-    facts = current.read_facts({"excl": len(MINE)})
+    facts = current.read_facts({"exclusive_cpus": len(MINE)})
     assert [getattr(facts.copy(), name) for name in Facts.__slots__] == [
         getattr(facts, name) for name in Facts.__slots__
     ]

@@ -126,7 +126,9 @@ def quiet(monkeypatch):
 # min=2 keeps the count on a machine with one CPU, and beside other pytest workers, which are sibling workers too.
 def test_the_code_s_options_are_as_before_once_the_session_is_made():
     module = runtime()
-    onnxruntime.install(module, "v=1;intra=2;min=2;inter=1;mode=parallel;graph=basic")
+    onnxruntime.install(
+        module, "v=1;intra_op=2;min_intra_op=2;inter_op=1;execution_mode=parallel;graph_optimization_level=basic"
+    )
     options = Options()
     session = module.InferenceSession(options, b"", False, False)
     assert session.intra == 2
@@ -135,7 +137,7 @@ def test_the_code_s_options_are_as_before_once_the_session_is_made():
 
 def test_a_session_that_fails_with_the_plan_s_values_is_made_with_its_own():
     module = runtime(refused=(2,))
-    onnxruntime.install(module, "v=1;intra=2;min=2;spin=never")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;spinning=never")
     options = Options()
     session = module.InferenceSession(options, b"", False, False)
     assert session.intra == 0
@@ -146,14 +148,14 @@ def test_a_session_that_fails_with_the_plan_s_values_is_made_with_its_own():
 
 def test_a_session_of_default_options_that_fails_is_made_with_new_default_options():
     module = runtime(refused=(2,))
-    onnxruntime.install(module, "v=1;intra=2;min=2;spin=never")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;spinning=never")
     session = module.InferenceSession(module.get_default_session_options(), b"", False, False)
     assert (session.intra, session.entries) == (0, {})
 
 
 def test_a_failure_that_is_the_code_s_own_is_raised_as_it_is():
     module = runtime()
-    onnxruntime.install(module, "v=1;intra=2;min=2;spin=never")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;spinning=never")
     before = list(log.complaints)
     with pytest.raises(ValueError, match="no such file") as raised:
         module.InferenceSession(Options(), "no such file", True, False)
@@ -164,7 +166,7 @@ def test_a_failure_that_is_the_code_s_own_is_raised_as_it_is():
 def test_override_gives_the_code_s_affinity_back_when_the_session_fails():
     key = "session.intra_op_thread_affinities"
     module = runtime(refused=(2,))
-    onnxruntime.install(module, "v=1;intra=2;min=2;existing=override")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;existing_values=override")
     options = Options()
     options.intra_op_num_threads = 3
     options.add_session_config_entry(key, "1;2")
@@ -174,17 +176,17 @@ def test_override_gives_the_code_s_affinity_back_when_the_session_fails():
 
 def test_an_options_object_used_again_is_not_taken_for_the_code_s_own_wish():
     module = runtime()
-    onnxruntime.install(module, "v=1;intra=2;min=2;spin=never")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;spinning=never")
     options = Options()
     for _ in range(2):
         module.InferenceSession(options, b"", False, False)
         assert spinning_off(options)
-    assert record.sessions[-1]["because"].get("spin") is None
+    assert record.sessions[-1]["because"].get("spinning") is None
 
 
 def test_a_session_in_the_process_s_global_pool_keeps_its_values():
     module = runtime()
-    onnxruntime.install(module, "v=1;intra=2;min=2;spin=never")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;spinning=never")
     options = Options()
     options.use_per_session_threads = False
     session = module.InferenceSession(options, b"", False, False)
@@ -198,7 +200,7 @@ def test_a_runtime_that_is_not_as_expected_is_left_alone(missing):
     module = runtime()
     original = module.InferenceSession
     delattr(module, missing)
-    onnxruntime.install(module, "v=1;intra=2;min=2;mode=sequential")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;execution_mode=sequential")
     if missing != "InferenceSession":
         session = (module.InferenceSession if hasattr(module, "InferenceSession") else original)(
             Options(), b"", False, False
@@ -206,7 +208,7 @@ def test_a_runtime_that_is_not_as_expected_is_left_alone(missing):
         assert session.intra == 0
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "v=9;intra=2", "v=1;intra=0"])
+@pytest.mark.parametrize("text", ["", "nonsense", "v=9;intra_op=2", "v=1;intra_op=0"])
 def test_a_plan_that_can_not_be_read_leaves_the_runtime_alone(text):
     module = runtime()
     original = module.InferenceSession
@@ -224,7 +226,7 @@ def test_two_threads_that_share_an_options_object_do_not_see_each_other_s_edits(
 
     module = runtime()
     module.InferenceSession = Slow
-    onnxruntime.install(module, "v=1;intra=2;min=2;spin=never")
+    onnxruntime.install(module, "v=1;intra_op=2;min_intra_op=2;spinning=never")
     options = Options()
     threads = [threading.Thread(target=module.InferenceSession, args=(options, b"", False, False)) for _ in range(8)]
     for thread in threads:
@@ -237,7 +239,7 @@ def test_two_threads_that_share_an_options_object_do_not_see_each_other_s_edits(
 
 def test_the_record_of_sessions_is_bounded():
     module = runtime()
-    onnxruntime.install(module, "v=1;intra=1")
+    onnxruntime.install(module, "v=1;intra_op=1")
     for _ in range(record.MAX_SESSIONS + 10):
         module.InferenceSession(Options(), b"", False, False)
     assert len(record.sessions) == record.MAX_SESSIONS
@@ -265,7 +267,9 @@ def test_a_session_that_fails_in_the_global_pool_is_made_there_with_its_own_valu
     module = runtime()
     module.InferenceSession = Strict
     module.set_global_thread_pool_sizes = lambda *sizes: pools.append(sizes)
-    onnxruntime.install(module, "v=1;intra=2;min=2;spin=always;global=1;graph=basic")
+    onnxruntime.install(
+        module, "v=1;intra_op=2;min_intra_op=2;spinning=always;global_thread_pool=1;graph_optimization_level=basic"
+    )
     options = Options()
     session = module.InferenceSession(options, b"", False, False)
     assert isinstance(session, Strict)
@@ -336,7 +340,7 @@ def test_whatever_plan_and_code_say_a_session_is_made_and_the_options_are_as_bef
         assert session.initialize_session(["CPUExecutionProvider"], [{}], set()) == "initialized"
         # The application's object says what it said.
         assert {**vars(options), "entries": 0} == {**vars(Options()), **code, "entries": 0}
-        respected = fields.get("existing") != "override"
+        respected = fields.get("existing_values") != "override"
         if respected:
             assert {key: options.entries[key] for key in code["entries"]} == code["entries"]
         if respected and fits and code["use_per_session_threads"] and not native.pools:

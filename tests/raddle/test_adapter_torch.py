@@ -39,7 +39,7 @@ NONE_SET = "OMP_NUM_THREADS is not set"
         ({"omp": 2}, {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "5"}, Facts(EIGHT), 5, None, "MKL_NUM_THREADS"),
         ({"omp": 2}, {"OMP_NUM_THREADS": "5", "MKL_NUM_THREADS": "2"}, Facts(EIGHT), 2, None, None),
         (
-            {"omp": 2, "existing": "override"},
+            {"omp": 2, "existing_values": "override"},
             {"OMP_NUM_THREADS": "1"},
             Facts(EIGHT),
             2,
@@ -47,19 +47,19 @@ NONE_SET = "OMP_NUM_THREADS is not set"
             "OMP_NUM_THREADS=1 is overridden",
         ),
         (
-            {"omp": 2, "existing": "override"},
+            {"omp": 2, "existing_values": "override"},
             {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "5"},
             Facts(EIGHT),
             2,
             2,
             "MKL_NUM_THREADS=5 is overridden",
         ),
-        ({"omp": 2, "existing": "override"}, {"OMP_NUM_THREADS": "2"}, Facts(EIGHT), 2, None, None),
+        ({"omp": 2, "existing_values": "override"}, {"OMP_NUM_THREADS": "2"}, Facts(EIGHT), 2, None, None),
         # The container has less than was planned.
         ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(EIGHT, 2.0), 2, 2, "planned 4, cut to quota 2"),
         ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 2, 2, "planned 4, cut to cpuset of 2"),
         ({"omp": 4}, {}, Facts(0b11), 2, 2, "planned 4, cut to cpuset of 2"),
-        ({"omp": 4, "min": 3}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 3, 3, "planned 4, cut to cpuset of 2"),
+        ({"omp": 4, "min_intra_op": 3}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 3, 3, "planned 4, cut to cpuset of 2"),
         (
             {"omp": 4, "workers": 1},
             {"OMP_NUM_THREADS": "4"},
@@ -70,31 +70,31 @@ NONE_SET = "OMP_NUM_THREADS is not set"
         ),
         # A count of somebody else's is not cut, and ORT's count is not torch's.
         ({"omp": 4}, {"OMP_NUM_THREADS": "8"}, Facts(0b11), 8, None, "OMP_NUM_THREADS"),
-        ({"omp": 1, "intra": 4}, {"OMP_NUM_THREADS": "1"}, Facts(EIGHT), 1, None, None),
+        ({"omp": 1, "intra_op": 4}, {"OMP_NUM_THREADS": "1"}, Facts(EIGHT), 1, None, None),
         # The family isn't chosen.
-        ({"intra": 4, "torch_inter": 1}, {"OMP_NUM_THREADS": "3"}, Facts(EIGHT), None, None, None),
+        ({"intra_op": 4, "torch_inter_op": 1}, {"OMP_NUM_THREADS": "3"}, Facts(EIGHT), None, None, None),
     ],
 )
 def test_set_num_threads_is_called_only_where_the_environment_does_not_lead_to_the_planned_count(
     fields, environ, facts, intra, set_intra, because
 ):
     found = choose(fields, environ, facts)
-    assert (found.intra, found.set_intra, found.because.get("intra")) == (intra, set_intra, because)
+    assert (found.intra_op, found.set_intra_op, found.because.get("intraOp")) == (intra, set_intra, because)
 
 
 @pytest.mark.parametrize(
     ("fields", "facts", "inter", "because"),
     [
-        ({"torch_inter": 1}, Facts(EIGHT), 1, None),
-        ({"torch_inter": 4, "inter": 1}, Facts(EIGHT), 4, None),
-        ({"torch_inter": 4}, Facts(EIGHT, 2.0), 2, "planned 4, cut to quota 2"),
-        ({"torch_inter": 4, "min_inter": 4}, Facts(EIGHT, 2.0), 4, None),
-        ({"inter": 4, "omp": 2}, Facts(EIGHT), None, None),
+        ({"torch_inter_op": 1}, Facts(EIGHT), 1, None),
+        ({"torch_inter_op": 4, "inter_op": 1}, Facts(EIGHT), 4, None),
+        ({"torch_inter_op": 4}, Facts(EIGHT, 2.0), 2, "planned 4, cut to quota 2"),
+        ({"torch_inter_op": 4, "min_inter_op": 4}, Facts(EIGHT, 2.0), 4, None),
+        ({"inter_op": 4, "omp": 2}, Facts(EIGHT), None, None),
     ],
 )
 def test_the_inter_op_count_is_torchs_own(fields, facts, inter, because):
     found = choose(fields, {}, facts)
-    assert (found.inter, found.because.get("inter")) == (inter, because)
+    assert (found.inter_op, found.because.get("interOp")) == (inter, because)
 
 
 @given(
@@ -106,11 +106,11 @@ def test_the_inter_op_count_is_torchs_own(fields, facts, inter, because):
 )
 def test_the_plan_never_gives_more_than_it_says_and_respects_what_is_set(planned, omp, mkl, cpus, existing):
     environ = {"OMP_NUM_THREADS": omp, "MKL_NUM_THREADS": mkl}
-    found = choose({"omp": planned, "existing": existing}, environ, Facts(cpus))
+    found = choose({"omp": planned, "existing_values": existing}, environ, Facts(cpus))
     own = environment_count(environ)[1]
-    assert found.set_intra is None or 1 <= found.set_intra <= planned
+    assert found.set_intra_op is None or 1 <= found.set_intra_op <= planned
     if own is not None and own != planned and existing == "respect":
-        assert (found.intra, found.set_intra) == (own, None)
+        assert (found.intra_op, found.set_intra_op) == (own, None)
 
 
 @pytest.mark.parametrize(
@@ -138,19 +138,19 @@ def test_a_version_is_two_numbers(version, numbers):
 
 
 def test_the_line_says_what_decided():
-    choice = choose({"omp": 4, "torch_inter": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
+    choice = choose({"omp": 4, "torch_inter_op": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
     assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1"
     assert Choice().line("2.7.1") == "torch 2.7.1: intra_op=default, inter_op=default"
 
 
 def test_the_line_has_both_counts_and_why_they_are_not_the_planned_ones():
-    choice = choose({"omp": 4, "torch_inter": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
+    choice = choose({"omp": 4, "torch_inter_op": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
     assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1"
 
 
 def wrapped(torch, count=2, *, fresh=True, override=False):
     choice = Choice()
-    choice.inter, choice.override = count, override
+    choice.inter_op, choice.override = count, override
     inter_op = InterOp(torch, choice, count, fresh=fresh, changed=lambda: None)
     inter_op.replace()
     return inter_op
@@ -177,7 +177,7 @@ def test_the_applications_own_inter_op_count_wins_before_the_first_script():
     inter_op = wrapped(torch)
     torch.set_num_interop_threads(5)
     torch._C.fork()
-    assert (torch.pool, inter_op.choice.because) == (5, {"inter": "set in the code"})
+    assert (torch.pool, inter_op.choice.because) == (5, {"interOp": "set in the code"})
     # As torch itself does.
     with pytest.raises(RuntimeError):
         torch.set_num_interop_threads(5)
@@ -204,7 +204,7 @@ def test_a_count_that_is_set_where_no_python_code_calls_reaches_torch():
     # Neither such a thread nor atexit has a caller's frame.
     _thread.start_new_thread(adapted.set, ((3,), {}))
     assert reached.get(timeout=60) == 3
-    assert adapted.choice.intra == 3
+    assert adapted.choice.intra_op == 3
 
 
 @pytest.mark.parametrize("bad", [(), ("two",), (0,), (-1,)])
@@ -225,8 +225,8 @@ def test_a_torch_that_dies_of_a_late_call_gets_none_where_it_may_be_late(version
     torch._C.fork()
     assert (len(torch.asked), torch.pool) == (calls, 3)
     assert (inter_op.choice.effective(), inter_op.choice.reasons()) == (
-        {"torchInter": 3},
-        {"torchInter": "may have been set before"},
+        {"torchInterOp": 3},
+        {"torchInterOp": "may have been set before"},
     )
     assert len(said_since(before)) <= 1  # each thing is said once per process
 
@@ -246,7 +246,7 @@ def test_a_torch_without_the_hooks_gets_the_count_at_once():
     assert torch.pool == 2
 
 
-@pytest.mark.parametrize("plan", ["v=2;omp=2", "omp", "v=1;omp=0", "v=1;omp=4096", "v=1;intra=2"])
+@pytest.mark.parametrize("plan", ["v=2;omp=2", "omp", "v=1;omp=0", "v=1;omp=4096", "v=1;intra_op=2"])
 def test_a_plan_that_says_nothing_usable_leaves_the_module_untouched(plan, monkeypatch):
     monkeypatch.setenv(log.ANNOUNCED, "torch")  # the line is another test's
     torch = Torch("2.7.1")
@@ -257,5 +257,5 @@ def test_a_plan_that_says_nothing_usable_leaves_the_module_untouched(plan, monke
 
 def test_a_module_that_is_not_torch_is_left_alone_with_a_line():
     before = len(log.complaints)
-    adapter.install(types.ModuleType("torch"), f"v={env.VERSION};omp=2;torch_inter=1")
+    adapter.install(types.ModuleType("torch"), f"v={env.VERSION};omp=2;torch_inter_op=1")
     assert [line.partition(":")[0] for line in said_since(before)] == ["torch is not configured"]

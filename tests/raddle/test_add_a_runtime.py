@@ -57,7 +57,7 @@ def used(mounted, plan, executable=shim_lab.THIS_PYTHON, **extra):
 @pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_the_page_s_adapter_sets_what_the_plan_says_and_says_so(mounted, version):
     executable = pythons.interpreter(version)
-    done = used(mounted, "v=1;intra=4;spin=never", executable)
+    done = used(mounted, "v=1;intra_op=4;spinning=never", executable)
     assert done.stdout == "1 0\n"
     assert done.stderr == "raddle: toyrt 2.0: threads=1 (planned 4, cut to cpuset of 1)\n"
 
@@ -74,7 +74,7 @@ def test_what_it_raises_is_caught_and_said(mounted, function):
     text = adapter.read_text()
     assert f"def {function}(" in text
     adapter.write_text(text + f"\n\ndef {function}(*arguments):\n    raise KeyError('toy')\n")
-    done = used(mounted, "v=1;intra=1")
+    done = used(mounted, "v=1;intra_op=1")
     assert done.stdout
     assert "raddle: toyrt is not configured: KeyError('toy')\n" in done.stderr
 
@@ -82,7 +82,7 @@ def test_what_it_raises_is_caught_and_said(mounted, function):
 def test_the_runtime_s_own_exception_out_of_c_is_caught(mounted):
     toyrt = mounted.parent / "packages/toyrt.py"
     toyrt.write_text(TOYRT + RAISES_IN_C)
-    done = used(mounted, "v=1;intra=1")
+    done = used(mounted, "v=1;intra_op=1")
     assert done.stdout == "0 1\n"
     assert done.stderr == "raddle: toyrt is not configured: Error(1)\n"
 

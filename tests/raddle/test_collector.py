@@ -15,8 +15,8 @@ from raddle.report import observe, record
 
 class Model:
     def __init__(self, threads=2, level="runs", because=""):
-        why = {"intra": because} if because else {}
-        self.raddle = observe.created({"observe": level}, runtime="toy", version="1", plan="", effective={"intra": threads}, because=why,
+        why = {"intraOp": because} if because else {}
+        self.raddle = observe.created({"observe": level}, runtime="toy", version="1", plan="", effective={"intraOp": threads}, because=why,
                                        facts=current.Facts(3, None))
         observe.initialized(self.raddle, [])
 

@@ -41,30 +41,30 @@ def test_decoding_any_text_gives_fields_or_a_plan_error(text):
 
 
 def test_a_key_that_names_a_file_or_a_library_is_none_of_the_plans():
-    text = "v=1;intra=2;session.custom_ops=/lib/evil.so;ep.context_file_path=/x;cuda.user_compute_stream=1"
-    assert env.decode(text) == {"intra": 2}
+    text = "v=1;intra_op=2;session.custom_ops=/lib/evil.so;ep.context_file_path=/x;cuda.user_compute_stream=1"
+    assert env.decode(text) == {"intra_op": 2}
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "key=value"),
-        ("intra=2", "version"),
-        ("v=2;intra=2", "version"),
+        ("intra_op=2", "version"),
+        ("v=2;intra_op=2", "version"),
         ("v=1;intra", "key=value"),
-        ("v=1;intra=0", "from 1 to 1024"),
-        ("v=1;intra=-1", "from 1 to 1024"),
-        ("v=1;intra=2.5", "from 1 to 1024"),
-        ("v=1;intra=1025", "from 1 to 1024"),
-        ("v=1;intra=٣", "from 1 to 1024"),
-        ("v=1;intra=99999999999999999999", "from 1 to 1024"),
+        ("v=1;intra_op=0", "from 1 to 1024"),
+        ("v=1;intra_op=-1", "from 1 to 1024"),
+        ("v=1;intra_op=2.5", "from 1 to 1024"),
+        ("v=1;intra_op=1025", "from 1 to 1024"),
+        ("v=1;intra_op=٣", "from 1 to 1024"),
+        ("v=1;intra_op=99999999999999999999", "from 1 to 1024"),
         ("v=1;session.force_spinning_stop=2", "from 0 to 1"),
         ("v=1;session.intra_op.spin_duration_us=-2", "from -1 to 9999999"),
         ("v=1;session.intra_op.spin_duration_us=--1", "from -1 to 9999999"),
         ("v=1;cuda.gpu_mem_limit=10000000000000000000", "from 0 to 9999999999999999999"),
         ("v=1;cuda.cudnn_conv_algo_search=BEST", "EXHAUSTIVE, HEURISTIC, DEFAULT"),
-        ("v=1;spin=maybe", "never, bounded, always"),
-        ("v=1;aff=/lib/evil.so", "none, numa, core"),
+        ("v=1;spinning=maybe", "never, bounded, always"),
+        ("v=1;affinity=/lib/evil.so", "none, numa, core"),
         ("v=1;" + "x=1;" * 2000, "at most"),
     ],
 )
@@ -74,4 +74,4 @@ def test_a_plan_that_can_not_be_used_is_refused_with_what_is_allowed(text, words
 
 
 def test_a_field_of_a_newer_shim_is_ignored():
-    assert env.decode("v=1;intra=2;hyperspin=9") == {"intra": 2}
+    assert env.decode("v=1;intra_op=2;hyperspin=9") == {"intra_op": 2}

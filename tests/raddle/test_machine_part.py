@@ -23,7 +23,7 @@ from raddle.planning.wire import shim_text
 
 WISHES = tuple(
     PlacementPolicy(*wanted)
-    for wanted in product(("auto", "single", "any"), ("auto", *keys.WORDS["ctype"]), (False, True), (False, True))
+    for wanted in product(("auto", "single", "any"), ("auto", *keys.WORDS["core_type"]), (False, True), (False, True))
 )
 NAMED = {name: read_machine(str(machines.path(name))) for name in machines.names()}
 
@@ -125,7 +125,7 @@ def text_for(machine, budget=Budget(whole_cpus=8, quota_cpus=8.0)):  # noqa: B00
 def test_a_plan_has_the_machine_only_for_exclusive_cpus():
     machine = NAMED["2s4n-8c16t"]
     assert ";nodes=0-3|4-7|8-11|12-15" in text_for(machine)
-    assert "cpus=" not in text_for(machine, Budget(quota_cpus=8.0))
+    assert ";cpus=" not in text_for(machine, Budget(quota_cpus=8.0))
 
 
 def test_domains_of_l3_that_have_no_room_are_left_out_and_the_rest_is_handed_over():

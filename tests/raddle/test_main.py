@@ -12,7 +12,7 @@ from raddle.cpus import cpuset
 from raddle.process.cgroup import read_limits
 from runtimes import pythons
 
-PLAN = "v=1;intra=512;inter=1;spin=never;mode=sequential;aff=numa;excl=0"
+PLAN = "v=1;intra_op=512;inter_op=1;spinning=never;execution_mode=sequential;affinity=numa;exclusive_cpus=0"
 
 
 def shown(mounted, extra, executable=shim_lab.THIS_PYTHON, **kwargs):
@@ -32,12 +32,12 @@ def test_it_prints_budget_plan_and_what_the_plan_comes_to_here(mounted):
     assert cpuset.ids(cpuset.parse_list(document["budget"]["cpus"])) == sorted(cpus)
     assert document["plan"] == env.decode(PLAN)
     assert 1 <= document["effective"]["intraOp"] <= len(cpus)
-    assert document["effective"]["because"]["intra"].startswith("planned 512, cut to ")
+    assert document["effective"]["because"]["intraOp"].startswith("planned 512, cut to ")
 
 
 def test_threads_spin_for_as_long_as_the_policys_own_entry_says(mounted):
     path = {"PYTHONPATH": str(mounted / "python")}
-    told = "v=1;intra=1;inter=1;spin=bounded;spin_us=50;mode=sequential;aff=none;excl=0"
+    told = "v=1;intra_op=1;inter_op=1;spinning=bounded;spin_duration_us=50;execution_mode=sequential;affinity=none;exclusive_cpus=0"
     entry = "session.intra_op.spin_duration_us"
     for plan, spin_us in (
         (told, 50),
@@ -54,7 +54,7 @@ def test_it_names_who_says_that_the_cpus_are_the_containers_own(mounted):
     for variables, said in ((claim, True), ({"DRA_CPUSET_one": "dynamic"}, False), ({}, False)):
         extra = {"PYTHONPATH": str(mounted / "python"), env.PLAN: PLAN, **variables}
         effective = json.loads(shown(mounted, extra).stdout)["effective"]
-        assert (" (DRA CPU claim)" in effective["because"]["intra"]) == said
+        assert (" (DRA CPU claim)" in effective["because"]["intraOp"]) == said
         assert (effective["affinity"] == "numa") == said
 
 
@@ -92,7 +92,7 @@ def test_a_container_without_a_plan_is_described_too(mounted):
 
 
 def test_a_plan_that_can_not_be_read_is_the_problem_and_the_exit_status(mounted):
-    done = shown(mounted, {"PYTHONPATH": str(mounted / "python"), env.PLAN: "v=1;intra=many"})
+    done = shown(mounted, {"PYTHONPATH": str(mounted / "python"), env.PLAN: "v=1;intra_op=many"})
     assert done.returncode == 1
     assert "intra" in json.loads(done.stdout)["problem"]
     assert done.stderr == ""

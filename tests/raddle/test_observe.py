@@ -13,7 +13,7 @@ FACTS = current.Facts(0b11, 1.5, 3)
 
 
 def created(level=None):
-    values = {"runtime": "toy", "version": "1.0", "plan": "v=1", "effective": {"intra": 2}, "because": {}}
+    values = {"runtime": "toy", "version": "1.0", "plan": "v=1", "effective": {"intraOp": 2}, "because": {}}
     return observe.created({} if level is None else {"observe": level}, facts=FACTS, **values)
 
 

@@ -275,7 +275,7 @@ def test_a_known_load_decides_threads_and_spinning_for_latency(limit_cpus, load,
 
 def test_a_known_load_whose_requests_come_faster_than_spinning_lasts_lets_workers_sleep():
     made = plan(None, Budget(quota_cpus=2), Policy(run_time_us=1300, request_rate=770.0))
-    assert (made.intra_op, made.spinning, made.spin_us) == (2, "never", 0)
+    assert (made.intra_op, made.spinning, made.spin_duration_us) == (2, "never", 0)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_torch_gets_one_inter_op_thread_unless_parallel_execution_is_asked_for(p
 def test_parallel_execution_is_only_used_when_asked_for():
     assert plan(None, Budget(quota_cpus=8), Policy()).mode == "sequential"
     made = plan(None, Budget(quota_cpus=8), Policy(execution_mode="Parallel", inter_op=2))
-    assert (made.mode, made.inter_op, made.peak_runnable["onnxruntime"]) == ("parallel", 2, 9)
+    assert (made.execution_mode, made.inter_op, made.peak_runnable["onnxruntime"]) == ("parallel", 2, 9)
     # A script's caller works on beside the two threads that run what it forked: three teams of OMP_NUM_THREADS.
     assert (made.omp, made.peak_runnable["torch"], made.peak_runnable["openmp"]) == (7, 21, 7)
 

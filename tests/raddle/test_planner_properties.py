@@ -133,7 +133,7 @@ LIMIT = Budget(quota_cpus=2, because="limits.cpu 2")
             ICE_LAKE,
             LIMIT._replace(gpu=True),
             Policy(),
-            {"spinning": "bounded", "spin_us": 9},
+            {"spinning": "bounded", "spin_duration_us": 9},
             "spinning with 1 streams",
         ),
         (ICE_LAKE, LIMIT, Policy(spinning="Never"), {"spinning": "bounded"}, "another spinning than the policy's"),

@@ -22,8 +22,8 @@ from raddle.process import current
 from raddle.report import datagrams, observe, record
 
 def session(threads=2, level="sessions", because="", **more):
-    why = {"intra": because} if because else {}
-    made = observe.created({"observe": level}, runtime="toy", version="1", plan="", effective={"intra": threads}, because=why,
+    why = {"intraOp": because} if because else {}
+    made = observe.created({"observe": level}, runtime="toy", version="1", plan="", effective={"intraOp": threads}, because=why,
                             facts=current.Facts(3, None), **more)
     observe.initialized(made, [])
     return made
@@ -223,7 +223,7 @@ def observed(*counts):
     runs = observe.Runs()
     for exponent, count in counts:
         runs.counts[exponent] = count
-    return {"runtime": "toy", "effective": {"intra": 2}, "because": {}, "runs": runs}
+    return {"runtime": "toy", "effective": {"intraOp": 2}, "because": {}, "runs": runs}
 
 
 def test_runs_are_told_of_every_half_minute_and_what_is_the_same_every_five(told):
@@ -259,14 +259,14 @@ def test_runs_of_all_lengths_are_counted_once(told):
 @pytest.mark.parametrize(
     ("effective", "because", "found"),
     [
-        ({"intra": 4}, {}, (4, "plan")),
-        ({"intra": 4}, {"intra": "planned 8, cut to quota 4"}, (4, "plan")),
-        ({"intra": 16}, {"intra": "set in the code"}, (16, "code")),
-        ({"intra": 16}, {"intra": "set in the environment"}, (16, "code")),
-        ({"torchIntra": 8, "torchInter": 1}, {"torchIntra": "MKL_NUM_THREADS"}, (8, "code")),
-        ({"torchIntra": 2}, {"torchIntra": "OMP_NUM_THREADS is not set"}, (2, "plan")),
+        ({"intraOp": 4}, {}, (4, "plan")),
+        ({"intraOp": 4}, {"intraOp": "planned 8, cut to quota 4"}, (4, "plan")),
+        ({"intraOp": 16}, {"intraOp": "set in the code"}, (16, "code")),
+        ({"intraOp": 16}, {"intraOp": "set in the environment"}, (16, "code")),
+        ({"torchIntraOp": 8, "torchInterOp": 1}, {"torchIntraOp": "MKL_NUM_THREADS"}, (8, "code")),
+        ({"torchIntraOp": 2}, {"torchIntraOp": "OMP_NUM_THREADS is not set"}, (2, "plan")),
         ({"omp": 2}, {}, (2, "plan")),
-        ({}, {"intra": "the process's global thread pool"}, (None, "default")),
+        ({}, {"intraOp": "the process's global thread pool"}, (None, "default")),
     ],
 )
 def test_who_has_set_a_sessions_threads_is_read_from_its_reasons(effective, because, found):
@@ -285,7 +285,7 @@ runs = st.none() | st.lists(st.integers(0, 10**12), min_size=64, max_size=64)
 def test_whatever_there_is_fits_a_datagram_that_the_agent_reads(made):
     record.sessions.clear()
     for runtime, threads, counts in made:
-        session = {"runtime": runtime, "effective": {} if threads is None else {"intra": threads}, "because": {}}
+        session = {"runtime": runtime, "effective": {} if threads is None else {"intraOp": threads}, "because": {}}
         if counts is not None:
             session["runs"] = observe.Runs()
             session["runs"].counts[:] = counts

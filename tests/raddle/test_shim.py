@@ -18,7 +18,7 @@ from runtimes import pythons
 pytestmark = pytest.mark.slow
 
 RUNTIME = Path(shim.__file__).parents[1]
-PLAN = "v=1;intra=2;spin=never"
+PLAN = "v=1;intra_op=2;spinning=never"
 # All that a process may have loaded beyond what it has without Raddle.
 ALLOWED = {"raddle", "raddle.shim", "sitecustomize"}
 
@@ -258,7 +258,7 @@ def used(interpreter, mounted, stand_in, plan, **extra):
 
 
 def test_a_runtime_is_configured_when_it_is_imported_and_says_so_in_one_line(interpreter, mounted, stand_in):
-    done = used(interpreter, mounted, stand_in, "v=1;intra=1;inter=1;spin=never;mode=sequential")
+    done = used(interpreter, mounted, stand_in, "v=1;intra_op=1;inter_op=1;spinning=never;execution_mode=sequential")
     assert json.loads(done.stdout) == [1, "SourceFileLoader", True]
     assert done.stderr == (
         "raddle: onnxruntime 1.31.1: intra_op=1, inter_op=1, spinning off (no worker threads), affinity none\n"
@@ -267,10 +267,10 @@ def test_a_runtime_is_configured_when_it_is_imported_and_says_so_in_one_line(int
 
 def test_the_line_is_silenced_by_raddle_log_and_by_a_parent_that_has_said_it(interpreter, mounted, stand_in):
     for quiet in ({"RADDLE_LOG": "0"}, {"RADDLE_ANNOUNCED": "torch,onnxruntime"}):
-        assert used(interpreter, mounted, stand_in, "v=1;intra=1", **quiet).stderr == ""
+        assert used(interpreter, mounted, stand_in, "v=1;intra_op=1", **quiet).stderr == ""
 
 
-@pytest.mark.parametrize("plan", ["rubbish", "v=2;intra=1", "v=1;intra=many"])
+@pytest.mark.parametrize("plan", ["rubbish", "v=2;intra_op=1", "v=1;intra_op=many"])
 def test_a_broken_plan_leaves_the_runtime_alone_and_says_why_in_one_line(interpreter, mounted, stand_in, plan):
     done = used(interpreter, mounted, stand_in, plan)
     assert json.loads(done.stdout)[0] == 0
@@ -295,7 +295,7 @@ def test_a_broken_plan_is_not_spoken_of_by_processes_that_use_no_runtime(interpr
 def test_an_incomplete_mount_leaves_the_application_alone(interpreter, mounted, stand_in, lost, said_lines, tmp_path):
     incomplete = shutil.copytree(mounted, tmp_path / "incomplete")
     (incomplete / "python" / "raddle" / lost).unlink()
-    done = used(interpreter, incomplete, stand_in, "v=1;intra=1")
+    done = used(interpreter, incomplete, stand_in, "v=1;intra_op=1")
     assert json.loads(done.stdout)[0] == 0
     assert done.stderr.count("raddle: onnxruntime is not configured, its adapter can't be loaded: ") == said_lines
     assert done.stderr.count("\n") == said_lines
@@ -320,7 +320,7 @@ def test_a_runtime_that_is_not_installed_is_reported_missing_as_ever(mounted):
 def test_a_runtime_that_was_imported_first_is_configured_all_the_same(stand_in):
     code = "import onnxruntime.capi._pybind_state, raddle.shim; raddle.shim.activate()" + USE
     paths = os.pathsep.join([str(RUNTIME), str(stand_in.parent)])
-    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"})
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra_op=1"})
     assert json.loads(done.stdout)[0] == 1
 
 
@@ -332,7 +332,7 @@ print(json.dumps([spec.origin, spec.loader.get_filename(spec.name), "onnxruntime
 """
     paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
     path = str(stand_in / "capi" / "_pybind_state.py")
-    assert said(interpreter, code, {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"}) == [path, path, False]
+    assert said(interpreter, code, {"PYTHONPATH": paths, env.PLAN: "v=1;intra_op=1"}) == [path, path, False]
 
 
 SIBLINGS = """
@@ -371,7 +371,7 @@ def test_workers_of_one_parent_are_counted_and_only_the_first_of_them_speaks(mou
     library = tmp_path / "libonnxruntime.so"
     library.write_text("mapped")
     paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
-    extra = {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1", "LIBRARY": str(library)}
+    extra = {"PYTHONPATH": paths, env.PLAN: "v=1;intra_op=1", "LIBRARY": str(library)}
     done = shim_lab.python(shim_lab.THIS_PYTHON, str(script), env=extra)
     assert done.stdout.split() == ["3", "3", "3"]
     assert done.stderr.count("raddle: onnxruntime 1.31.1") == 1
@@ -392,7 +392,7 @@ for _ in range(2):
 """
     paths = os.pathsep.join([str(RUNTIME), str(stand_in.parent)])
     program = "import raddle.shim; raddle.shim.activate()\n" + code
-    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=2"})
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra_op=2"})
     assert done.stderr.count("was forked after 1 onnxruntime session") == 2
     assert done.stderr.count("raddle: onnxruntime 1.31.1:") == 1
 
@@ -413,7 +413,7 @@ assert (loader == again, hash(loader) == hash(again), repr(loader).split()[0]) =
 """
     paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
     done = shim_lab.python(
-        shim_lab.THIS_PYTHON, "-c", code, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"}, check=False
+        shim_lab.THIS_PYTHON, "-c", code, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra_op=1"}, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -442,7 +442,7 @@ def test_what_a_signal_handler_raises_while_the_shim_is_loaded_reaches_the_appli
 ):
     paths = os.pathsep.join([str(unused / "python"), str(stand_in.parent)])
     code = LIMITED + USE
-    variables = {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1", "RADDLE_LOG": "0"}
+    variables = {"PYTHONPATH": paths, env.PLAN: "v=1;intra_op=1", "RADDLE_LOG": "0"}
     done = shim_lab.python(interpreter, "-c", code, "/" + file, env=variables, check=False)
     assert (done.stdout, done.stderr) == ('limit\n[1, "SourceFileLoader", true]\n', "")
 

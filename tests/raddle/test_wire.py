@@ -145,8 +145,10 @@ def test_the_shims_plan_fits_its_reservation_and_reads_back(machine, budget, pol
     assert len(text.encode()) <= env.RESERVED_SHIM
     fields = env.decode(text)
     of_ort = "onnxruntime" in policy.runtimes
-    assert fields.get("intra") == (made.intra_op if of_ort else None)
-    assert fields.get("env_intra", fields.get("intra")) == (made.intra_op_without_shim if of_ort else None)
+    assert fields.get("intra_op") == (made.intra_op if of_ort else None)
+    assert fields.get("intra_op_without_shim", fields.get("intra_op")) == (
+        made.intra_op_without_shim if of_ort else None
+    )
     assert fields["streams"] == made.streams
 
 
@@ -154,16 +156,16 @@ def test_the_shims_plan_says_what_the_policy_asks_for_beyond_counts():
     policy = FULLEST._replace(intra_op=None, min_intra_op=1, sessions=2, workers=None, budget_source="Auto")
     fields = env.decode(wire.shim_text(plan(None, Budget(quota_cpus=8.0, gpu=True), policy), policy))
     expected = {
-        "global": 1,
-        "shared_arena": 1,
-        "arena": 0,
+        "global_thread_pool": 1,
+        "shared_allocator": 1,
+        "cpu_mem_arena": 0,
         "mem_pattern": 0,
-        "shrink": 1,
-        "min_inter": 1024,
-        "torch_inter": 1024,
+        "arena_shrinkage": 1,
+        "min_inter_op": 1024,
+        "torch_inter_op": 1024,
         "gpu": 1,
         "observe": "runs",
-        "alloc": "mimalloc",
+        "allocator": "mimalloc",
         "session.intra_op.spin_backoff_max": 64,
         "cuda.gpu_mem_limit": 10**19 - 1,
         "cuda.cudnn_conv_algo_search": "EXHAUSTIVE",
@@ -175,7 +177,7 @@ def test_the_shims_plan_says_what_the_policy_asks_for_beyond_counts():
 def test_the_plans_say_what_the_variable_holds_where_that_is_another_count(quota_cpus, count):
     budget = Budget(quota_cpus=quota_cpus)
     made = plan(None, budget, Policy())
-    assert env.decode(wire.shim_text(made, Policy())).get("env_intra") == count
+    assert env.decode(wire.shim_text(made, Policy())).get("intra_op_without_shim") == count
     recorded = wire.read_plan_text(wire.plan_text(made, budget, Policy(), "InferenceThreading/p"))
     assert recorded.values.get("intraOpWithoutShim") == count
 
@@ -192,7 +194,18 @@ def test_the_plan_shows_for_how_long_threads_spin_by_the_policys_own_entry(entry
 
 def test_what_a_policy_leaves_to_the_application_is_absent_from_the_shims_plan():
     fields = env.decode(wire.shim_text(plan(None, Budget(quota_cpus=2.0), Policy()), Policy()))
-    assert not {"global", "shared_arena", "arena", "mem_pattern", "shrink", "graph", "alloc"} & fields.keys()
+    assert (
+        not {
+            "global_thread_pool",
+            "shared_allocator",
+            "cpu_mem_arena",
+            "mem_pattern",
+            "arena_shrinkage",
+            "graph_optimization_level",
+            "allocator",
+        }
+        & fields.keys()
+    )
     assert not any("." in key for key in fields)
 
 

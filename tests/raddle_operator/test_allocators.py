@@ -12,7 +12,7 @@ PRELOAD = (build.SOURCES / "preload.c").read_text()
 
 
 def test_files_and_folders_are_those_of_the_native_shim():
-    rows = re.findall(r'\[RD_ALLOC_(\w+)\] = \{"lib\w+",\s*\{([^}]*)\}', PRELOAD)
+    rows = re.findall(r'\[RD_ALLOCATOR_(\w+)\] = \{"lib\w+",\s*\{([^}]*)\}', PRELOAD)
     assert {name.capitalize(): tuple(re.findall(r'"([^"]+)"', files)) for name, files in rows} == allocators.FILES
     for architecture, place in (("x86_64", 0), ("aarch64", 1)):
         own = re.findall(r"#define LIBRARIES (.*)", PRELOAD)[place]

@@ -36,8 +36,8 @@ UNLIMITED = Budget(smallest_cores=4)
 def test_a_pod_without_a_limit_gets_the_nodes_cores():
     bound = rebind(annotations(UNLIMITED), "n1", machine())
     assert bound.outcome is BindingOutcome.NODE_SPECIFIC
-    assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra"] == 16
-    assert "cpus=" not in bound.annotations["shim.raddle.dev/serve"]
+    assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra_op"] == 16
+    assert ";cpus=" not in bound.annotations["shim.raddle.dev/serve"]
     recorded = read_plan_text(bound.annotations["plan.raddle.dev/serve"])
     assert (recorded.node, recorded.governed_by, recorded.values["intraOp"]) == ("n1", "InferenceThreading/fast", 16)
 
@@ -49,7 +49,7 @@ def test_whole_cpus_are_exclusive_and_named_in_the_plan_only_on_a_node_with_the_
     assert exclusive["shim.raddle.dev/serve"].endswith(";cpus=0-31;cores=0-15|16-31")
     shared = rebind(whole, "n1", machine(kubelet=Kubelet())).annotations
     assert "exclusiveCPUs" not in read_plan_text(shared["plan.raddle.dev/serve"]).values
-    assert "cpus=" not in shared["shim.raddle.dev/serve"]
+    assert ";cpus=" not in shared["shim.raddle.dev/serve"]
 
 
 def test_binding_again_comes_to_the_same():
@@ -57,7 +57,7 @@ def test_binding_again_comes_to_the_same():
     once = {**first, **rebind(first, "n1", machine()).annotations}
     assert rebind(once, "n1", machine()).annotations == {key: once[key] for key in once}
     other = rebind(once, "n2", machine(8))
-    assert env.decode(other.annotations["shim.raddle.dev/serve"])["intra"] == 8
+    assert env.decode(other.annotations["shim.raddle.dev/serve"])["intra_op"] == 8
 
 
 def test_only_keys_that_are_there_are_overwritten():
@@ -69,7 +69,7 @@ def test_only_keys_that_are_there_are_overwritten():
 def test_a_count_that_the_pod_spec_sets_stays_out_of_the_plan():
     present = annotations(UNLIMITED, kept=(env.ORT_INTRA,))
     bound = rebind(present, "n1", machine())
-    assert "intra" not in env.decode(bound.annotations["shim.raddle.dev/serve"])
+    assert "intra_op" not in env.decode(bound.annotations["shim.raddle.dev/serve"])
     because = read_plan_text(bound.annotations["plan.raddle.dev/serve"]).because
     assert because[env.ORT_INTRA] == plan_annotations.KEPT_REASON
 
@@ -78,13 +78,15 @@ def test_onnxruntimes_variable_has_the_count_that_is_right_without_a_shim_and_th
     present = annotations(UNLIMITED)
     for found in (present, {**present, **rebind(present, "n1", machine()).annotations}):
         fields = env.decode(found["shim.raddle.dev/serve"])
-        assert found["threads.raddle.dev/serve"] == str(fields.get("env_intra", fields["intra"])) == "4"
-    assert fields["intra"] == 16
+        assert found["threads.raddle.dev/serve"] == str(fields.get("intra_op_without_shim", fields["intra_op"])) == "4"
+    assert fields["intra_op"] == 16
 
 
 def test_a_variable_that_is_not_raddles_is_not_called_so():
     present = annotations(Budget(quota_cpus=8.0), without=(env.THREADS_PREFIX,))
-    assert "env_intra" not in env.decode(rebind(present, "n1", machine()).annotations["shim.raddle.dev/serve"])
+    assert "intra_op_without_shim" not in env.decode(
+        rebind(present, "n1", machine()).annotations["shim.raddle.dev/serve"]
+    )
 
 
 @pytest.mark.parametrize("present", [{}, {"team": "vision"}, {"threads.raddle.dev/serve": "4"}])
@@ -114,7 +116,7 @@ def test_a_plan_that_cannot_be_read_keeps_its_safe_values(text):
 def test_one_malformed_plan_holds_no_other_container_back():
     bound = rebind({**annotations(UNLIMITED), "plan.raddle.dev/other": "{"}, "n1", machine())
     assert bound.outcome is BindingOutcome.SAFE_MALFORMED
-    assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra"] == 16
+    assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra_op"] == 16
 
 
 def test_more_plans_than_raddle_writes_are_not_read():

@@ -164,7 +164,7 @@ def test_claimed_cpus_are_exclusive_and_the_reason_names_the_claim(cpu):
     plan = planned(found.annotations)
     assert (plan["set"]["exclusiveCPUs"], plan["set"]["intraOp"]) == (8, 4)
     assert plan["because"]["intraOp"] == "8 exclusive CPUs (DRA claim cpus) on 4 physical cores"
-    assert ";excl=8;" in found.annotations["shim.raddle.dev/serve"]
+    assert ";exclusive_cpus=8;" in found.annotations["shim.raddle.dev/serve"]
     again = rebind({**annotations, **found.annotations}, "node-1", NODE, claimed={"serve": Claimed(8, None, "DRA claim cpus")})  # fmt: skip
     assert again.annotations == found.annotations
 

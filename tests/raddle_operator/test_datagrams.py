@@ -358,8 +358,8 @@ PROCESS = """
 import os, sys
 from raddle.process import current
 from raddle.report import datagrams, observe
-made = observe.created({"observe": "runs"}, runtime="toy", version="1", plan="", effective={"intra": 4},
-                                                  because={"intra": "set in the code"}, facts=current.Facts(3, None))
+made = observe.created({"observe": "runs"}, runtime="toy", version="1", plan="", effective={"intraOp": 4},
+                                                  because={"intraOp": "set in the code"}, facts=current.Facts(3, None))
 made["runs"].counts[20], made["runs"].total_ns = 5, 4000000
 observe.initialized(made, [])
 print(os.getpid(), flush=True)

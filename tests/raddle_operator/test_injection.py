@@ -64,7 +64,7 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
     plan = annotations.pop("plan.raddle.dev/serve")
     assert annotations.pop("raddle.dev/settings-hash")
     fields = env.decode(annotations.pop("shim.raddle.dev/serve"))
-    assert (fields["intra"], fields["env_intra"]) == (2, 1)
+    assert (fields["intra_op"], fields["intra_op_without_shim"]) == (2, 1)
     assert annotations == {
         "raddle.dev/governed-by": "InferenceThreading/fast",
         # Right in the processes that no shim reaches.
@@ -150,7 +150,7 @@ def test_a_count_that_the_pod_spec_sets_stays_and_is_named_in_the_plan(own):
     assert decision.containers[0].kept == ("ORT_INTRA_OP_NUM_THREADS",)
     annotations = patched["metadata"]["annotations"]
     assert "threads.raddle.dev/serve" not in annotations
-    assert "intra" not in env.decode(annotations["shim.raddle.dev/serve"])
+    assert "intra_op" not in env.decode(annotations["shim.raddle.dev/serve"])
     because = read_plan_text(annotations["plan.raddle.dev/serve"]).because
     assert because["ORT_INTRA_OP_NUM_THREADS"] == "set in the pod spec"
 
@@ -178,7 +178,7 @@ def test_with_env_from_there_are_no_count_variables_unless_the_policy_overrides(
     assert "RADDLE_PLAN" in environment(patched)
     # What a shim finds in the variable is Raddle's only where Raddle sets it.
     fields = env.decode(patched["metadata"]["annotations"]["shim.raddle.dev/serve"])
-    assert (fields["intra"], "env_intra" in fields) == (2, counts)
+    assert (fields["intra_op"], "intra_op_without_shim" in fields) == (2, counts)
     assert [reason for reason, _ in withheld(decision)] == ([] if counts else [SkipReason.ENV_FROM_PRESENT])
 
 

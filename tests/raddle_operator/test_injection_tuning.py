@@ -62,7 +62,7 @@ OTHER_RUNTIME = {"runtime": "torch", "runtime_version": "2.9.0"}
 
 def test_a_winner_is_planned_with_where_its_result_is_valid():
     plan, shim = bound(BETTER)
-    assert (plan.values["intraOp"], shim["intra"]) == (3, 3)
+    assert (plan.values["intraOp"], shim["intra_op"]) == (3, 3)
     assert plan.tuning == OF_RANKER._replace(by="ranker")
 
 
@@ -257,7 +257,7 @@ def test_a_winner_that_the_policy_says_itself_has_its_variables():
 
 def test_onnxruntimes_own_threads_need_no_variable_of_openmps():
     plan, shim = bound(of(winner=NEVER))
-    assert (plan.tuning.by, shim["spin"]) == ("ranker", "never")
+    assert (plan.tuning.by, shim["spinning"]) == ("ranker", "never")
 
 
 def test_counts_that_annotations_say_still_change_whatever_the_runtime():
@@ -323,12 +323,12 @@ def test_a_policy_that_overrides_the_pod_specs_variables_hides_nothing():
 
 def test_a_count_of_openmps_hides_nothing_of_onnxruntimes_own():
     plan, shim = bound(BETTER, obj=with_env(OWN_COUNT))
-    assert (plan.tuning.by, shim["intra"]) == ("ranker", 3)
+    assert (plan.tuning.by, shim["intra_op"]) == ("ranker", 3)
 
 
 def test_an_allocator_needs_the_shim():
     tunings = of(winner=Candidate.of({"allocator": "Mimalloc"}))
-    assert bound(tunings)[1]["alloc"] == "mimalloc"
+    assert bound(tunings)[1]["allocator"] == "mimalloc"
     plan, _ = bound(tunings, door=False)
     assert plan.because["tuned"].startswith(
         "InferenceTuning ranker: allocator Mimalloc requires the shim, set only when"

@@ -89,7 +89,7 @@ def test_the_variables_are_those_that_raddle_plan_writes_into_a_pod(machine, tmp
     printed = raddle("--limit", "8", "--machine", machine, "--print", "env")
     assert variables(printed.output) == wanted
     assert wanted["ORT_INTRA_OP_NUM_THREADS"] == "7"
-    assert "intra=8" in wanted[env.PLAN]
+    assert "intra_op=8" in wanted[env.PLAN]
 
 
 def test_this_machine_is_the_one_that_counts_where_no_other_is_named(machine):
@@ -102,12 +102,12 @@ def test_this_machine_is_the_one_that_counts_where_no_other_is_named(machine):
 def test_a_policy_from_a_file_counts_whatever_it_selects(tmp_path):
     (tmp_path / "policy.yaml").write_text(POLICY)
     printed = raddle("--limit", "4", "-f", str(tmp_path / "policy.yaml"), "--print", "env")
-    assert "intra=3;" in variables(printed.output)[env.PLAN]
+    assert "intra_op=3;" in variables(printed.output)[env.PLAN]
 
 
 def test_a_policy_may_come_from_standard_input():
     printed = raddle("--limit", "4", "-f", "-", "--print", "env", stdin=POLICY)
-    assert "intra=3;" in variables(printed.output)[env.PLAN]
+    assert "intra_op=3;" in variables(printed.output)[env.PLAN]
 
 
 def test_what_a_policy_does_not_give_is_said_and_not_given():
@@ -118,7 +118,7 @@ def test_what_a_policy_does_not_give_is_said_and_not_given():
 
 def test_without_a_limit_nothing_limits_and_the_machine_decides(machine):
     printed = raddle("--machine", machine, "--print", "env")
-    assert "intra=4;" in variables(printed.output)[env.PLAN]
+    assert "intra_op=4;" in variables(printed.output)[env.PLAN]
     assert "--cpu-quota" not in raddle("--machine", machine, "--print", "docker").output
 
 

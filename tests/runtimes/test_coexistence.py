@@ -13,14 +13,14 @@ from runtimes import pythons
 pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 ONNXRUNTIME = "onnxruntime==1.31.1"
-PLAN = "v=1;intra=1;inter=1;spin=never;mode=sequential;aff=none"
+PLAN = "v=1;intra_op=1;inter_op=1;spinning=never;execution_mode=sequential;affinity=none"
 # A real session; what it got, and what else there is in the process.
 APP = """
 import json, sys
 import onnxruntime
 onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
 record = sys.modules.get("raddle.report.record")
-said = {"intra": record.sessions[0]["effective"]["intra"] if record else None, "modules": sorted(sys.modules)}
+said = {"intra": record.sessions[0]["effective"]["intraOp"] if record else None, "modules": sorted(sys.modules)}
 """
 SAY = "\nprint(json.dumps(said))\n"
 
@@ -146,7 +146,7 @@ import importlib
 from onnxruntime.capi import _pybind_state
 importlib.reload(_pybind_state)
 onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-said["records"] = [session["effective"]["intra"] for session in record.sessions]
+said["records"] = [session["effective"]["intraOp"] for session in record.sessions]
 said["because"] = record.sessions[-1]["because"]
 """
 

@@ -13,7 +13,7 @@ from runtimes import pythons
 
 pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
-PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none"
+PLAN = "v=1;intra_op=2;inter_op=1;spinning=never;execution_mode=sequential;affinity=none"
 APP = """
 import json, sys
 import onnxruntime
@@ -62,7 +62,7 @@ def said(done):
 def test_bytes_that_are_no_text_in_the_plan_leave_the_application_alone(executable, mounted, model, app):
     environ = shim_lab.environment(shim_lab.python_path(mounted))
     raw = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-    raw[b"RADDLE_PLAN"] = b"v=1;intra=\xff\xfe"
+    raw[b"RADDLE_PLAN"] = b"v=1;intra_op=\xff\xfe"
     done = subprocess.run([executable, app, model], env=raw, capture_output=True, timeout=120, check=False)
     assert json.loads(done.stdout.splitlines()[-1])["records"] == 0
     assert done.stderr.count(b"raddle: onnxruntime is not configured: plan field intra=") == 1
@@ -112,7 +112,7 @@ def test_without_proc_or_sys_sessions_work_and_one_line_says_what_is_not_known(
     ],
 )
 def test_without_proc_torch_is_cut_to_the_cpus_that_the_scheduler_tells_of(mounted, having, count, why):
-    variables = {**shim_lab.python_path(mounted), env.PLAN: "v=1;omp=2;torch_inter=1", env.OMP: "2"}
+    variables = {**shim_lab.python_path(mounted), env.PLAN: "v=1;omp=2;torch_inter_op=1", env.OMP: "2"}
     command = ["/usr/bin/taskset", "-c", str(min(os.sched_getaffinity(0))), having().python]
     code = "import torch; print(torch.get_num_threads())"
     done = hidden("mount -t tmpfs none /proc", *command, "-c", code, variables=variables)

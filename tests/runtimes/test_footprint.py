@@ -19,8 +19,8 @@ pytestmark = pytest.mark.runtime
 PROBE = process_lab.PROGRAMS / "footprint.py"
 PAGE = Path(__file__).parents[2] / "docs/explanation/preload-injection.md"
 PLAN = (
-    "v=1;intra=2;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;omp=2;"
-    "torch_inter=1;existing=respect;observe=sessions"
+    "v=1;intra_op=2;inter_op=1;spinning=bounded;spin_duration_us=200;execution_mode=sequential;affinity=none;exclusive_cpus=0;streams=1;workers=1;omp=2;"
+    "torch_inter_op=1;existing_values=respect;observe=sessions"
 )
 # What the page says -> which differences it means, of those that `differences` names.
 REPLACED = "(repr|type|file|signature|doc|name|qualname|module)"

@@ -13,8 +13,8 @@ from runtimes import pythons
 pytestmark = [pytest.mark.runtime, pytest.mark.matrix]
 
 CPUS = len(os.sched_getaffinity(0))
-PLAN = "v=1;intra=1;omp=1;spin=never"
-OVERRIDE = PLAN + ";existing=override"
+PLAN = "v=1;intra_op=1;omp=1;spinning=never"
+OVERRIDE = PLAN + ";existing_values=override"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,9 @@ def test_a_count_that_the_code_does_not_set_is_the_plan_s(name, stock, planned, 
 
 def test_a_model_of_onnxruntime_genai_s_gets_the_plan_s_threads_with_and_without_a_configuration(models, mounted):
     without = said("onnxruntime_genai", models)
-    one, two = (said("onnxruntime_genai", models, f"v=1;intra={n};min={n};spin=never", mounted) for n in (1, 2))
+    one, two = (
+        said("onnxruntime_genai", models, f"v=1;intra_op={n};min_intra_op={n};spinning=never", mounted) for n in (1, 2)
+    )
     assert two["threads"] == [count + 1 for count in one["threads"]]
     assert one["own"] == two["own"] == without["own"]
     # What a folder without a model leads to is said by the library alone.
@@ -54,7 +56,7 @@ def test_a_model_of_onnxruntime_genai_s_gets_the_plan_s_threads_with_and_without
 
 def test_the_workers_of_a_ctranslate2_model_share_the_planned_threads(models, mounted):
     two = {env.OMP: "2"}
-    plan = "v=1;intra=2;omp=2;min=2"
+    plan = "v=1;intra_op=2;omp=2;min_intra_op=2"
     # Two workers with two threads each, or with one.
     assert (
         said("ctranslate2", models, **two)["threads"] - said("ctranslate2", models, plan, mounted, **two)["threads"]
@@ -66,7 +68,7 @@ def test_the_workers_of_a_ctranslate2_model_share_the_planned_threads(models, mo
         == said("ctranslate2", models, own=1, **two)["own"]
     )
     assert (
-        said("ctranslate2", models, "v=1;intra=1;omp=1", mounted, **two)["threads"]
+        said("ctranslate2", models, "v=1;intra_op=1;omp=1", mounted, **two)["threads"]
         == said("ctranslate2", models, **two)["threads"]
     )
 

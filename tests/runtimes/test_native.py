@@ -18,7 +18,7 @@ EVERYONE = (
     ("java", "1.23.2"),
     *[("node", version) for version in native_lab.NODE_VERSIONS],
 )
-PLAN = "intra=2;inter=1;spin=never;mode=sequential"
+PLAN = "intra_op=2;inter_op=1;spinning=never;execution_mode=sequential"
 
 
 def bounded(version):
@@ -54,7 +54,7 @@ def test_without_a_plan_nothing_is_changed(kind, version):
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_spinning_stays_where_the_plan_says_always(kind, version, proven):
-    with started(kind, version, "intra=2;spin=always") as caller:
+    with started(kind, version, "intra_op=2;spinning=always") as caller:
         caller.session("")
         assert caller.spins(caller.pool(), 0.005)
     proven(kind, version, "spinning")
@@ -62,7 +62,7 @@ def test_spinning_stays_where_the_plan_says_always(kind, version, proven):
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_spinning_is_bounded_where_the_release_can_bound_it(kind, version, proven):
-    with started(kind, version, "intra=2;spin=bounded;spin_us=200") as short:
+    with started(kind, version, "intra_op=2;spinning=bounded;spin_duration_us=200") as short:
         short.session("")
         assert short.sleeps(short.pool())
         said = (
@@ -72,7 +72,7 @@ def test_spinning_is_bounded_where_the_release_can_bound_it(kind, version, prove
         )
         assert said in short.lines[0]
     if bounded(version):
-        with started(kind, version, "intra=2;spin=bounded;spin_us=150000") as long:
+        with started(kind, version, "intra_op=2;spinning=bounded;spin_duration_us=150000") as long:
             long.session("")
             assert long.spins(long.pool(), 0.01)
     proven(kind, version, "spinning")
@@ -80,7 +80,7 @@ def test_spinning_is_bounded_where_the_release_can_bound_it(kind, version, prove
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_a_parallel_plan_gives_inter_op_threads_of_their_own(kind, version, proven):
-    with started(kind, version, "intra=2;inter=2;mode=parallel;spin=never") as caller:
+    with started(kind, version, "intra_op=2;inter_op=2;execution_mode=parallel;spinning=never") as caller:
         caller.session("")
         assert sorted(thread.name for thread in caller.pool()) == ["ort-inter/1", "ort-intra/1"]
         assert caller.sleeps(caller.pool())
@@ -91,7 +91,7 @@ def test_a_parallel_plan_gives_inter_op_threads_of_their_own(kind, version, prov
 def test_a_sequential_plan_makes_no_inter_op_threads_where_the_code_asks_for_parallel_and_is_overridden(
     kind, version, proven
 ):
-    with started(kind, version, f"{PLAN};existing=override") as caller:
+    with started(kind, version, f"{PLAN};existing_values=override") as caller:
         caller.session("parallel=1 inter=4 intra=4")
         assert [thread.name for thread in caller.pool()] == ["ort-intra/1"]
     proven(kind, version, "execution mode")
@@ -103,12 +103,12 @@ def test_the_graph_level_is_the_planned_one(kind, version, proven, tmp_path):
     variables = {"CALLER_MODEL": str(native_lab.model("identities"))}
     for level in ("disable", "all"):
         written = tmp_path / f"{level}.onnx"
-        with started(kind, version, f"intra=1;graph={level}", variables=variables) as caller:
+        with started(kind, version, f"intra_op=1;graph_optimization_level={level}", variables=variables) as caller:
             caller.session(f"optimized={written}")
         nodes[level] = len(onnx.load(written).graph.node)
     assert nodes["disable"] == 4
     assert nodes["all"] < 4
-    with started(kind, version, "intra=1;graph=all", variables=variables) as caller:
+    with started(kind, version, "intra_op=1;graph_optimization_level=all", variables=variables) as caller:
         caller.session(f"graph=0 optimized={tmp_path / 'own.onnx'}")
     assert len(onnx.load(tmp_path / "own.onnx").graph.node) == 4
     proven(kind, version, "graph level")
@@ -119,7 +119,7 @@ def test_a_providers_own_threads_are_the_planned_ones(proven):
     version = libonnxruntime.OPENVINO_VERSION
 
     def workers(plan, options):
-        with started("c", version, f"intra=1;{plan}".rstrip(";")) as caller:
+        with started("c", version, f"intra_op=1;{plan}".rstrip(";")) as caller:
             caller.do("options a intra=1", f"provider a OpenVINO device_type=CPU {options}".rstrip())
             before = caller.tids()
             caller.do("session s a", "run s")
@@ -128,7 +128,7 @@ def test_a_providers_own_threads_are_the_planned_ones(proven):
     default, planned = workers("", ""), workers("openvino.num_of_threads=1", "")
     assert planned == default - 1
     assert workers("openvino.num_of_threads=1", "num_of_threads=2") == default
-    assert workers("openvino.num_of_threads=1;existing=override", "num_of_threads=2") == planned
+    assert workers("openvino.num_of_threads=1;existing_values=override", "num_of_threads=2") == planned
     proven("c", version, "provider options")
 
 
@@ -148,7 +148,12 @@ def test_options_keep_their_own_values_for_a_second_session_and_a_copy(proven):
 
 
 @pytest.mark.parametrize(
-    "plan", [PLAN, f"{PLAN};global=1;shared_arena=1", f"intra=2;aff=core;excl=2;cpus={CPUS[0]},{CPUS[1]}"]
+    "plan",
+    [
+        PLAN,
+        f"{PLAN};global_thread_pool=1;shared_allocator=1",
+        f"intra_op=2;affinity=core;exclusive_cpus=2;cpus={CPUS[0]},{CPUS[1]}",
+    ],
 )
 def test_sessions_of_many_threads_leave_nothing_behind(plan):
     with started("c", "1.31.1", plan) as caller:

@@ -26,7 +26,7 @@ def mapped(caller):
 def test_the_planned_allocator_is_in_the_process(kind, version, name, proves):
     if not INSTALLED[name].exists():
         pytest.skip(f"no {LIBRARIES[name]} here")
-    with Caller(program(kind, version), under(f"intra=2;spin=never;alloc={name}")) as caller:
+    with Caller(program(kind, version), under(f"intra_op=2;spinning=never;allocator={name}")) as caller:
         assert mapped(caller) == {name}
         caller.do("env", "options a", "session s a")
         assert len(caller.pool()) == 1
@@ -36,7 +36,7 @@ def test_the_planned_allocator_is_in_the_process(kind, version, name, proves):
         proves(native_lab.row(kind), version, "memory")
 
 
-@pytest.mark.parametrize("plan", ["intra=2", "intra=2;alloc=system", None])
+@pytest.mark.parametrize("plan", ["intra_op=2", "intra_op=2;allocator=system", None])
 def test_no_other_allocator_comes_unasked(plan):
     with Caller(program("c", "stub"), under(plan)) as caller:
         assert mapped(caller) == set()
@@ -47,7 +47,7 @@ def test_children_have_it_too_and_a_users_own_preload_stays():
     if not INSTALLED[name].exists():
         pytest.skip(f"no {LIBRARIES[name]} here")
     show = "cat /proc/self/maps; echo PRELOAD $LD_PRELOAD"
-    env = under(f"alloc={name}")
+    env = under(f"allocator={name}")
     env["LD_PRELOAD"] += " libm.so.6"
     done = subprocess.run(["sh", "-c", show], env=shim_lab.environment(env), capture_output=True, text=True, check=True)
     assert LIBRARIES[name] in done.stdout
@@ -59,7 +59,7 @@ def test_an_allocator_that_the_image_lacks_costs_no_line_of_the_loader(tmp_path)
     """In a file system of its own that has nothing but the program and its libraries."""
     library = native_lab.preload()
     root = tmp_path / "root"
-    env = under("intra=2;alloc=mimalloc")
+    env = under("intra_op=2;allocator=mimalloc")
     prepared = subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True).stdout
     files = [word for line in prepared.splitlines() for word in line.split() if word.startswith("/")]
     for file in ("/bin/sh", *files, str(library)):
@@ -96,7 +96,7 @@ def test_an_allocator_that_needs_a_newer_libc_is_not_loaded(tmp_path):
     subprocess.run([*link, "libc.c", *named], cwd=tmp_path, check=True)
     subprocess.run([*link, "allocator.c", "libc.so.6", "-o", target.name], cwd=tmp_path, check=True)
     inside = f"mount --bind {tmp_path / target.name} {target} || exit 77; export LD_PRELOAD=$PRELOAD; exec echo ran"
-    env = under("alloc=jemalloc")
+    env = under("allocator=jemalloc")
     env["PRELOAD"] = env.pop("LD_PRELOAD")
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", inside],
@@ -115,7 +115,7 @@ def test_an_allocator_of_another_libc_is_not_loaded():
     folder = native_lab.stub("musl-gcc")
     made = native_lab.compiled("caller-musl", "caller.c", folder, compiler="musl-gcc")
     chosen = native_lab.Program("c", "musl", (str(made),), {})
-    with Caller(chosen, under("intra=2;alloc=jemalloc")) as caller:
+    with Caller(chosen, under("intra_op=2;allocator=jemalloc")) as caller:
         assert mapped(caller) == set()
         caller.do("env", "session s -")
         assert caller.end() == 0

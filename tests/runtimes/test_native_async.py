@@ -24,7 +24,7 @@ def left(caller, tids):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_run_calls_back_with_the_right_values_where_the_plan_gives_one_thread(version, proves):
-    with started("c", version, "intra=1;inter=1;spin=never") as caller:
+    with started("c", version, "intra_op=1;inter_op=1;spinning=never") as caller:
         caller.session("")
         tids = caller.tids()
         assert caller.ask("async s 1") == OURS
@@ -38,35 +38,35 @@ def test_a_run_calls_back_with_the_right_values_where_the_plan_gives_one_thread(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_count_of_one_in_the_code_gets_onnx_runtimes_own_error(version):
-    for plan in (None, "intra=1", "intra=2", "intra=1;existing=override"):
+    for plan in (None, "intra_op=1", "intra_op=2", "intra_op=1;existing_values=override"):
         with started("c", version, plan) as caller:
-            caller.session("intra=1")
+            caller.session("intra_op=1")
             assert caller.ask("async s 1") == REFUSED
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_two_threads_run_it_themselves(version):
-    with started("c", version, "intra=2;inter=1") as caller:
+    with started("c", version, "intra_op=2;inter_op=1") as caller:
         caller.session("")
         assert caller.ask("async s 20") == "by ort-intra/1"
         assert caller.end() == 0
-    with started("c", version, "intra=1") as caller:
-        caller.session("intra=2")
+    with started("c", version, "intra_op=1") as caller:
+        caller.session("intra_op=2")
         assert caller.ask("async s 20").startswith("by ")
         assert caller.ask("async s 20") != OURS
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_count_that_the_plan_overrides_with_one_does_not_break_it(version):
-    with started("c", version, "intra=1;existing=override") as caller:
-        caller.session("intra=2")
+    with started("c", version, "intra_op=1;existing_values=override") as caller:
+        caller.session("intra_op=2")
         assert caller.ask("async s 1") == OURS
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_run_that_fails_calls_back_with_the_same_error_as_in_a_session_of_two_threads(version):
     answers = []
-    for plan in ("intra=1", "intra=2"):
+    for plan in ("intra_op=1", "intra_op=2"):
         with started("c", version, plan) as caller:
             caller.session("")
             answers.append(caller.ask("async s 3 nowhere"))
@@ -77,14 +77,14 @@ def test_a_run_that_fails_calls_back_with_the_same_error_as_in_a_session_of_two_
 
 
 def test_a_pool_of_the_process_that_has_one_thread_by_the_plan_does_not_break_it():
-    with started("c", "1.23.2", "intra=1;global=1;global_intra=1") as caller:
+    with started("c", "1.23.2", "intra_op=1;global_thread_pool=1;global_intra_op=1") as caller:
         caller.session("")
         assert caller.ask("async s 20") == OURS
         assert caller.end() == 0
 
 
 def test_many_sessions_have_runs_of_their_own():
-    with started("c", "1.23.2", "intra=1") as caller:
+    with started("c", "1.23.2", "intra_op=1") as caller:
         for name in ("a", "b", "c"):
             caller.session("", name=name)
         assert [caller.ask(f"async {name} 5") for name in ("a", "b", "c", "a")] == [OURS] * 4
@@ -94,7 +94,7 @@ def test_many_sessions_have_runs_of_their_own():
 
 
 def test_a_child_process_makes_runs_of_its_own_after_a_fork():
-    with started("c", "1.23.2", "intra=1") as caller:
+    with started("c", "1.23.2", "intra_op=1") as caller:
         caller.session("")
         assert caller.ask("async s 5") == OURS
         caller.do("fork", "env", "session t -")

@@ -10,15 +10,20 @@ pytestmark = pytest.mark.runtime
 
 CPUS = shim_lab.two_cpus()
 
-PLAN = "intra=2;inter=1;spin=never;mode=sequential"
+PLAN = "intra_op=2;inter_op=1;spinning=never;execution_mode=sequential"
 
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 @pytest.mark.parametrize("existing", ["respect", "override"])
 def test_a_count_in_the_code_wins_unless_the_policy_overrides(kind, version, existing, proven):
-    with started(kind, version, f"intra=2;spin=never;existing={existing}") as caller:
+    with started(kind, version, f"intra_op=2;spinning=never;existing_values={existing}") as caller:
         workers = []
-        for name, options in (("zero", "intra=0"), ("minus", "intra=-1"), ("three", "intra=3"), ("one", "intra=1")):
+        for name, options in (
+            ("zero", "intra_op=0"),
+            ("minus", "intra_op=-1"),
+            ("three", "intra_op=3"),
+            ("one", "intra_op=1"),
+        ):
             before = len(caller.pool())
             caller.session(options, name=name)
             workers.append(len(caller.pool()) - before)
@@ -33,7 +38,7 @@ def test_spinning_in_the_code_wins_unless_the_policy_overrides(kind, version, pr
         caller.session(own)
         assert caller.spins(caller.pool(), 0.005)
         assert "spinning as in the code" in caller.lines[0]
-    with started(kind, version, f"{PLAN};existing=override") as caller:
+    with started(kind, version, f"{PLAN};existing_values=override") as caller:
         caller.session(own)
         assert caller.sleeps(caller.pool())
     proven(kind, version, "existing values")
@@ -46,7 +51,7 @@ def test_spinning_in_the_code_wins_unless_the_policy_overrides(kind, version, pr
 @pytest.mark.parametrize(("value", "respected"), [("", 1), ("2", 1), ("3", 2)])
 def test_a_count_in_the_environment_wins_unless_the_policy_overrides(kind, version, existing, value, respected, proven):
     variables = {env.ORT_INTRA: value}
-    with started(kind, version, f"intra=2;spin=never;existing={existing}", variables=variables) as caller:
+    with started(kind, version, f"intra_op=2;spinning=never;existing_values={existing}", variables=variables) as caller:
         caller.session("")
         assert len(caller.pool()) == (respected if existing == "respect" else 1)
         assert ("(set in the environment)" in caller.lines[0]) == (existing == "respect" and value == "3")
@@ -58,7 +63,7 @@ def test_variables_that_are_all_empty_change_nothing(kind, version, proven):
     """As in a copied pod, whose annotations are gone."""
     empty = dict.fromkeys((env.PLAN, env.ORT_INTRA, env.ORT_INTER, env.OMP, "RADDLE_LOG"), "")
     with started(kind, version, None, variables=empty) as caller:
-        assert len(caller.session("intra=3")) == 2
+        assert len(caller.session("intra_op=3")) == 2
         assert (caller.pool(), caller.lines) == ([], [])
     proven(kind, version, "existing values")
 

@@ -27,21 +27,21 @@ def resident_kb(kind, version, plan, sessions, runs=1):
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_eight_sessions_that_share_an_arena_need_the_memory_of_one(kind, version, proves):
-    apart = resident_kb(kind, version, "intra=1", SESSIONS)
-    shared = resident_kb(kind, version, "intra=1;shared_arena=1", SESSIONS)
+    apart = resident_kb(kind, version, "intra_op=1", SESSIONS)
+    shared = resident_kb(kind, version, "intra_op=1;shared_allocator=1", SESSIONS)
     assert apart > 4 * shared
     proves(native_lab.row(kind), version, "memory")
 
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_a_session_without_an_arena_gives_its_memory_back_after_a_run(kind, version, proves):
-    assert resident_kb(kind, version, "intra=1", 1) > 2 * resident_kb(kind, version, "intra=1;arena=0", 1)
+    assert resident_kb(kind, version, "intra_op=1", 1) > 2 * resident_kb(kind, version, "intra_op=1;cpu_mem_arena=0", 1)
     proves(native_lab.row(kind), version, "memory")
 
 
 @pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
 def test_a_shrunk_arena_gives_memory_back_after_a_run(version, proves):
-    kept = resident_kb("c", version, "intra=1", 1, runs=3)
-    shrunk = resident_kb("c", version, "intra=1;shrink=1", 1, runs=3)
+    kept = resident_kb("c", version, "intra_op=1", 1, runs=3)
+    shrunk = resident_kb("c", version, "intra_op=1;arena_shrinkage=1", 1, runs=3)
     assert shrunk < 0.8 * kept
     proves("ONNX Runtime (C/C++)", version, "memory")

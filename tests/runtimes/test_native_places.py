@@ -11,14 +11,14 @@ pytestmark = pytest.mark.runtime
 CPUS = shim_lab.two_cpus()
 
 WITH_NODE = (*CALLERS, ("node", native_lab.NODE_VERSIONS[-1]))
-PLAN = "intra=2;inter=1;spin=never;mode=sequential"
+PLAN = "intra_op=2;inter_op=1;spinning=never;execution_mode=sequential"
 # A container's own CPUs, of which the plan tells nothing else.
-EXCLUSIVE = f"excl=2;cpus={CPUS[0]},{CPUS[1]}"
+EXCLUSIVE = f"exclusive_cpus=2;cpus={CPUS[0]},{CPUS[1]}"
 
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version, proven):
-    with started(kind, version, f"intra=2;spin=never;aff=core;{EXCLUSIVE};smt=1") as caller:
+    with started(kind, version, f"intra_op=2;spinning=never;affinity=core;{EXCLUSIVE};smt=1") as caller:
         caller.session("", name="first")
         (first,) = caller.pool()
         assert first.cpus in map(str, CPUS)
@@ -40,7 +40,7 @@ def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version,
     ],
 )
 def test_cpus_that_a_claim_names_are_the_containers_own_whatever_was_planned(claims, affinity):
-    plan = "intra=4;spin=never;aff=core;excl=0;smt=1;" + EXCLUSIVE.partition(";")[2]
+    plan = "intra_op=4;spinning=never;affinity=core;exclusive_cpus=0;smt=1;" + EXCLUSIVE.partition(";")[2]
     with started("c", libonnxruntime.VERSIONS[-1], plan, variables=claims) as caller:
         caller.session("")
         assert [thread.cpus for thread in caller.pool()] == [affinity]
@@ -49,7 +49,7 @@ def test_cpus_that_a_claim_names_are_the_containers_own_whatever_was_planned(cla
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
-    with started(kind, version, f"intra=2;spin=never;aff=numa;{EXCLUSIVE};smt=1") as caller:
+    with started(kind, version, f"intra_op=2;spinning=never;affinity=numa;{EXCLUSIVE};smt=1") as caller:
         caller.session("")
         (thread,) = caller.pool()
         assert thread.cpus == f"{CPUS[0]}-{CPUS[1]}"
@@ -59,27 +59,30 @@ def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
 @pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
 def test_no_thread_is_pinned_where_the_cpus_are_not_the_exclusive_ones_or_the_code_pins(version):
     for plan, options in (
-        ("aff=core;excl=4", ""),
-        (f"aff=core;{EXCLUSIVE};streams=2;workers=2", ""),
+        ("affinity=core;exclusive_cpus=4", ""),
+        (f"affinity=core;{EXCLUSIVE};streams=2;workers=2", ""),
         # The plan doesn't know these CPUs.
-        ("aff=core;excl=2", ""),
-        ("aff=core;excl=2;cpus=4000-4001", ""),
-        (f"aff=core;{EXCLUSIVE};nodes=3-1", ""),
-        ("aff=core", ""),
-        (f"aff=core;{EXCLUSIVE}", f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra=2"),
+        ("affinity=core;exclusive_cpus=2", ""),
+        ("affinity=core;exclusive_cpus=2;cpus=4000-4001", ""),
+        (f"affinity=core;{EXCLUSIVE};nodes=3-1", ""),
+        ("affinity=core", ""),
+        (
+            f"affinity=core;{EXCLUSIVE}",
+            f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra_op=2",
+        ),
     ):
-        with started("c", version, f"intra=2;spin=never;{plan}") as caller:
+        with started("c", version, f"intra_op=2;spinning=never;{plan}") as caller:
             caller.session(options)
             assert {caller.thread(tid).cpus for tid in caller.tids()} == {f"{CPUS[0]}-{CPUS[1]}"}, plan
 
 
 @pytest.mark.parametrize("version", libonnxruntime.VERSIONS)
 def test_a_pool_stays_on_the_cpus_that_the_process_was_given(version, proven):
-    with started("c", version, "intra=2;spin=never", cpus=CPUS[:1]) as caller:
+    with started("c", version, "intra_op=2;spinning=never", cpus=CPUS[:1]) as caller:
         caller.session()
         assert caller.pool() == []
         assert "intra_op=1 (planned 2, cut to cpuset of 1)" in caller.lines[0]
-    with started("c", version, "intra=2;min=2;spin=never", cpus=CPUS[:1]) as caller:
+    with started("c", version, "intra_op=2;min_intra_op=2;spinning=never", cpus=CPUS[:1]) as caller:
         caller.session()
         assert [thread.cpus for thread in caller.pool()] == [str(CPUS[0])]
     proven("c", version, "counts")
@@ -89,7 +92,7 @@ def test_a_pool_stays_on_the_cpus_that_the_process_was_given(version, proven):
 def test_a_plan_that_is_too_big_for_the_quota_is_cut(kind, version, proven):
     with (
         shim_lab.cgroup("cpu", cfs_quota_us="50000", cfs_period_us="100000") as join,
-        started(kind, version, "intra=2;inter=1;spin=bounded;spin_us=200", before=join) as caller,
+        started(kind, version, "intra_op=2;inter_op=1;spinning=bounded;spin_duration_us=200", before=join) as caller,
     ):
         caller.session("")
         assert caller.pool() == []
@@ -100,7 +103,7 @@ def test_a_plan_that_is_too_big_for_the_quota_is_cut(kind, version, proven):
 
 @pytest.mark.parametrize(("kind", "version"), WITH_NODE)
 def test_one_global_pool_serves_every_session_and_sleeps(kind, version, proven):
-    with started(kind, version, f"{PLAN};global=1") as caller:
+    with started(kind, version, f"{PLAN};global_thread_pool=1") as caller:
         caller.session("", name="s")
         caller.session(None, name="t")
         caller.session("", name="u")
@@ -112,9 +115,9 @@ def test_one_global_pool_serves_every_session_and_sleeps(kind, version, proven):
 
 @pytest.mark.parametrize(("kind", "version"), WITH_NODE)
 def test_a_session_that_asks_for_its_own_pool_still_loads_beside_a_global_one(kind, version, proven):
-    with started(kind, version, f"{PLAN};global=1") as caller:
+    with started(kind, version, f"{PLAN};global_thread_pool=1") as caller:
         caller.session("", name="s")
-        caller.session("intra=3", name="own")
+        caller.session("intra_op=3", name="own")
         caller.do("run s")
         assert "ort-gintra/1" in {thread.name for thread in caller.pool()}
     proven(kind, version, "global pool")
@@ -134,7 +137,9 @@ def test_a_global_pool_of_the_codes_own_gets_the_plan_where_it_sets_nothing(kind
 
 @pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
 def test_a_global_pool_is_pinned_like_any_other(version, proven):
-    with started("c", version, f"intra=2;spin=never;global=1;aff=core;{EXCLUSIVE};smt=1") as caller:
+    with started(
+        "c", version, f"intra_op=2;spinning=never;global_thread_pool=1;affinity=core;{EXCLUSIVE};smt=1"
+    ) as caller:
         caller.session("")
         assert [thread.cpus in map(str, CPUS) for thread in caller.pool()] == [True]
     proven("c", version, "affinity")
@@ -143,8 +148,8 @@ def test_a_global_pool_is_pinned_like_any_other(version, proven):
 def test_two_processes_of_one_program_share_the_cpus_and_neither_pins_its_threads():
     """Workers that somebody started beside each other, and of which the plan knows nothing."""
     with (
-        started("c", "1.31.1", f"intra=2;aff=core;{EXCLUSIVE};smt=1") as one,
-        started("c", "1.31.1", f"intra=2;aff=core;{EXCLUSIVE};smt=1") as two,
+        started("c", "1.31.1", f"intra_op=2;affinity=core;{EXCLUSIVE};smt=1") as one,
+        started("c", "1.31.1", f"intra_op=2;affinity=core;{EXCLUSIVE};smt=1") as two,
     ):
         one.session("")
         two.session("")

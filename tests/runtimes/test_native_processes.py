@@ -19,7 +19,7 @@ pytestmark = pytest.mark.runtime
 
 CPUS = shim_lab.two_cpus()
 
-PLAN = "intra=2;inter=1;spin=never"
+PLAN = "intra_op=2;inter_op=1;spinning=never"
 HELLO = '#include <stdio.h>\nint main(void) { puts("hello"); return 3; }\n'
 
 
@@ -114,7 +114,9 @@ def test_a_program_of_either_libc_gets_the_plan_and_named_threads(libc):
 @pytest.mark.parametrize("libc", ["glibc", "musl"])
 def test_a_program_of_either_libc_has_pinned_threads_in_an_exclusive_cpuset(libc):
     chosen = musl() if libc == "musl" else program("c", "stub")
-    with Caller(chosen, under(f"intra=2;aff=core;excl=2;cpus={CPUS[0]},{CPUS[1]}"), cpus=CPUS) as caller:
+    with Caller(
+        chosen, under(f"intra_op=2;affinity=core;exclusive_cpus=2;cpus={CPUS[0]},{CPUS[1]}"), cpus=CPUS
+    ) as caller:
         caller.do("env", "session s -")
         assert [thread.cpus in map(str, CPUS) for thread in caller.pool()] == [True]
 
@@ -158,7 +160,9 @@ def test_a_setuid_program_ignores_the_library(tmp_path):
 def test_valgrind_finds_nothing():
     fetching.tool("valgrind")
     prefix = ("valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite")
-    with Caller(program("c", "stub"), under(f"{PLAN};global=1;shared_arena=1"), cpus=CPUS, prefix=prefix) as caller:
+    with Caller(
+        program("c", "stub"), under(f"{PLAN};global_thread_pool=1;shared_allocator=1"), cpus=CPUS, prefix=prefix
+    ) as caller:
         commands = (
             "options a intra=3",
             "cuda2 a device_id=1",
@@ -179,7 +183,10 @@ def test_a_process_that_sees_no_proc_or_sys_gets_what_can_be_known(hidden):
     hide = "; ".join(f"mount -t tmpfs -o size=4k none {folder}" for folder in hidden)
     prefix = ("unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh")
     with Caller(
-        program("c", "stub"), under(f"{PLAN};aff=core;excl=2;cpus={CPUS[0]},{CPUS[1]}"), cpus=CPUS, prefix=prefix
+        program("c", "stub"),
+        under(f"{PLAN};affinity=core;exclusive_cpus=2;cpus={CPUS[0]},{CPUS[1]}"),
+        cpus=CPUS,
+        prefix=prefix,
     ) as caller:
         caller.do("env", "session s -")
         assert len(caller.pool()) == 1

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 ALLOW = "session.intra_op.allow_spinning"
-PLAN = "intra=2;inter=1;spin=never;mode=sequential;aff=none;existing="
+PLAN = "intra_op=2;inter_op=1;spinning=never;execution_mode=sequential;affinity=none;existing_values="
 # What a shim's line ends with; before it, it may say that the release is newer than tested.
 SAID = ": intra_op=2, inter_op=1, spinning off"
 FAILING = """
@@ -59,7 +59,7 @@ def test_pypi_s_newest_has_the_plan_in_python(of, mounted, model, existing, pool
     sessions = [None, {"intra": 0}, {"intra": 4, "entries": {ALLOW: "1"}}]
     seen = shim_lab.probe(newest.wheel(of("pypi")), model, sessions, env=variables)
     assert [session["pool"] for session in seen["sessions"]] == pools
-    assert [record["effective"]["intra"] - 1 for record in seen["records"]] == pools
+    assert [record["effective"]["intraOp"] - 1 for record in seen["records"]] == pools
     assert [session["effective"]["entries"].get(ALLOW) for session in seen["sessions"]] == ["0", "0", spins]
     # The application's objects are what they were.
     assert [session["after"]["intra"] for session in seen["sessions"][1:]] == [0, 4]
@@ -83,7 +83,7 @@ def test_the_newest_library_has_the_plan_in_c_and_java(of, registry, existing, w
     with native_caller.Caller(program, given, cpus=sorted(os.sched_getaffinity(0))[:2]) as caller:
         caller.do("env")
         made = []
-        for name, options in (("default", None), ("own", ""), ("three", "intra=3")):
+        for name, options in (("default", None), ("own", ""), ("three", "intra_op=3")):
             before = len(caller.pool())
             caller.session(options, name=name)
             made.append(len(caller.pool()) - before)
@@ -108,5 +108,5 @@ def test_debian_s_newest_torch_has_the_plan(of, mounted):
     python = newest.torch(of("debian"))
     _, _, _, *refused = json.loads(shim_lab.python(python, "-c", TORCH, env={}).stdout)
     for existing, left in (("respect", 3), ("override", 2)):
-        ours = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;omp=2;torch_inter=2;existing={existing}"}
+        ours = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;omp=2;torch_inter_op=2;existing_values={existing}"}
         assert json.loads(shim_lab.python(python, "-c", TORCH, env=ours).stdout) == [2, 2, left, *refused], existing

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.runtime
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("v=1;intra=2;spin", "plan part 'spin' is not key=value"),
+        ("v=1;intra_op=2;spin", "plan part 'spin' is not key=value"),
         ("v=1;session.intra_op.spin_backoff_max=65", "must be an integer from 1 to 64"),
         ("v=1;" + "x" * 100_000, "plan is longer than 4096 characters"),
     ],

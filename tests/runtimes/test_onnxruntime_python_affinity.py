@@ -20,7 +20,7 @@ TWO = CPUS[:2]
 BOTH = cpuset.format_list(cpuset.of(TWO))
 # A set of two CPUs, such as the kubelet's static policy gives to a container of two.
 EXCLUSIVE = f"import os; os.sched_setaffinity(0, {TWO})"
-PLAN = f"intra=2;min=2;inter=1;spin=never;excl=2;cpus={BOTH}"
+PLAN = f"intra_op=2;min_intra_op=2;inter_op=1;spinning=never;exclusive_cpus=2;cpus={BOTH}"
 # ONNX Runtime counts from 1: a worker for each CPU.
 OWN = {"entries": {AFFINITY: ";".join(str(cpu + 1) for cpu in TWO)}}
 
@@ -30,9 +30,9 @@ def seen(release, lab):
     return lab.probes(
         release,
         {
-            "core": (PLAN + ";aff=core", [None, None, {}, OWN]),
-            "numa": (PLAN + ";aff=numa", [None]),
-            "override": (PLAN + ";aff=core;existing=override", [OWN]),
+            "core": (PLAN + ";affinity=core", [None, None, {}, OWN]),
+            "numa": (PLAN + ";affinity=numa", [None]),
+            "override": (PLAN + ";affinity=core;existing_values=override", [OWN]),
         },
         first=EXCLUSIVE,
     )
@@ -64,7 +64,7 @@ def test_the_code_s_own_string_is_respected_with_the_count_that_it_was_written_f
     proves(ROW, version(release), "affinity")
     own, record = seen["core"]["sessions"][3], seen["core"]["records"][3]
     assert own["affinity"] == [str(cpu) for cpu in TWO]
-    assert (record["effective"]["affinity"], record["effective"]["intra"]) == ("code", 3)
+    assert (record["effective"]["affinity"], record["effective"]["intraOp"]) == ("code", 3)
 
 
 def test_the_code_s_own_string_is_dropped_where_the_policy_changes_the_count(release, seen):
@@ -97,7 +97,7 @@ print(json.dumps([len(pool), made["workersSeen"], made["effective"].get("affinit
 
 def test_two_workers_of_one_server_are_never_pinned(lab):
     """Both are there before either makes its session, as gunicorn's workers are; they are siblings in one cpuset."""
-    plan = f"v=1;{PLAN};aff=core"
+    plan = f"v=1;{PLAN};affinity=core"
     settings = shim_lab.environment({**shim_lab.python_path(lab.mounted), env.PLAN: plan})
     command = [str(pythons.release("ort-1.31.1")), "-c", EXCLUSIVE + WORKER, str(lab.model)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -140,7 +140,7 @@ def on(lab, tmp_path):
         files = {**machines.synthesize(**shape), **(files or {})}
         machine = sysfs.read_machine(str(machines.write(files, tmp_path)))
         told = ";".join(f"{key}={text}" for key, text in next(machine_part.fields_of(machine, gpu=False)).items())
-        return lab.probe("ort-1.31.1", f"spin=never;{plan};{told}", None, first=before)
+        return lab.probe("ort-1.31.1", f"spinning=never;{plan};{told}", None, first=before)
 
     return probe
 
@@ -150,28 +150,28 @@ TWO_NUMA_NODES = {"sockets": 2, "numa_nodes": 2, "l3_domains": 2, "cores": 2, "t
 
 
 def test_two_threads_of_one_core_hold_one_thread_of_a_pool(on):
-    found = on("inter=1;excl=2;intra=2;aff=numa", **ONE_CORE)
+    found = on("inter_op=1;exclusive_cpus=2;intra_op=2;affinity=numa", **ONE_CORE)
     assert found["sessions"][0]["pool"] == 0
-    assert found["records"][0]["because"]["intra"] == "planned 2, cut to 1 physical core"
+    assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to 1 physical core"
     assert "intra_op=1 (planned 2, cut to 1 physical core)" in found["stderr"]
 
 
 def test_two_threads_of_one_core_hold_two_where_the_policy_takes_all(on):
-    found = on("inter=1;excl=2;intra=2;aff=core;smt=1", **ONE_CORE)
+    found = on("inter_op=1;exclusive_cpus=2;intra_op=2;affinity=core;smt=1", **ONE_CORE)
     assert found["sessions"][0]["affinity"] == ["1"]
 
 
 def test_cpus_of_two_numa_nodes_hold_a_pool_that_is_tied_to_both(on):
-    found = on("inter=1;excl=2;intra=2;aff=numa", **TWO_NUMA_NODES)
+    found = on("inter_op=1;exclusive_cpus=2;intra_op=2;affinity=numa", **TWO_NUMA_NODES)
     # The caller has the first node; the worker may use all that the container has on the second.
     assert found["sessions"][0]["affinity"] == ["1"]
-    assert found["records"][0]["because"].get("intra") is None
+    assert found["records"][0]["because"].get("intraOp") is None
 
 
 def test_cpus_of_two_numa_nodes_are_cut_to_one_where_the_policy_wants_no_more(on):
-    found = on("inter=1;excl=2;intra=2;aff=numa;numa=single", **TWO_NUMA_NODES)
+    found = on("inter_op=1;exclusive_cpus=2;intra_op=2;affinity=numa;numa=single", **TWO_NUMA_NODES)
     assert found["sessions"][0]["pool"] == 0
-    assert found["records"][0]["because"]["intra"] == "planned 2, cut to 1 physical core on one NUMA node"
+    assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to 1 physical core on one NUMA node"
 
 
 # --- the thread that makes a session --------------------------------------------------------------------------------
@@ -195,15 +195,15 @@ atexit.register(lambda: print("moves", *moves, file=sys.stderr))
 @pytest.mark.parametrize(
     ("plan", "made"),
     [
-        ("intra=3;inter=1;aff=numa", ["anywhere", "1", "anywhere"] * 2),
+        ("intra_op=3;inter_op=1;affinity=numa", ["anywhere", "1", "anywhere"] * 2),
         # A worker between operators would keep what the thread has that starts it: only the weights are near.
-        ("intra=3;inter=2;mode=parallel;aff=numa", ["anywhere", "1", "anywhere"]),
-        ("intra=4;inter=1;aff=numa;numa=any", []),
-        ("intra=3;inter=1;aff=none", []),
+        ("intra_op=3;inter_op=2;execution_mode=parallel;affinity=numa", ["anywhere", "1", "anywhere"]),
+        ("intra_op=4;inter_op=1;affinity=numa;numa=any", []),
+        ("intra_op=3;inter_op=1;affinity=none", []),
     ],
 )
 def test_the_thread_that_makes_a_session_is_near_the_pool_meanwhile_and_everywhere_again(on, plan, made):
-    found = on(f"excl=4;{plan}", before=MOVES, files=THREE_NEAR, **THREE_TO_ONE)
+    found = on(f"exclusive_cpus=4;{plan}", before=MOVES, files=THREE_NEAR, **THREE_TO_ONE)
     moves = next(line for line in found["stderr"].splitlines() if line.startswith("moves")).split()[1:]
     anywhere = cpuset.format_list(cpuset.of(CPUS))
     assert moves == [anywhere if move == "anywhere" else move for move in made]

@@ -9,7 +9,7 @@ from raddle import env
 pytestmark = ort_lab.MARKS
 
 ALLOW = "session.intra_op.allow_spinning"
-PLAN = "intra=2;min=2;inter=1;spin=never;graph=basic;arena=0"
+PLAN = "intra_op=2;min_intra_op=2;inter_op=1;spinning=never;graph_optimization_level=basic;cpu_mem_arena=0"
 IN_THE_CODE, IN_THE_ENVIRONMENT = "set in the code", "set in the environment"
 # Every variable that Raddle sets beside RADDLE_PLAN.
 COUNTS = (env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS)
@@ -29,7 +29,7 @@ SET_IN_THE_CODE = {
 @pytest.fixture(scope="module")
 def seen(release, lab):
     sessions = list(SET_IN_THE_CODE.values())
-    plans = {existing: (f"{PLAN};existing={existing}", sessions) for existing in ("respect", "override")}
+    plans = {existing: (f"{PLAN};existing_values={existing}", sessions) for existing in ("respect", "override")}
 
     def under(**variables):
         return lab.probes(release, plans, extra=variables)
@@ -71,7 +71,7 @@ def test_the_count_is_the_code_s_the_environment_s_or_the_plan_s(
     proves(ROW, version(release), "existing values")
     session, record = found(seen, variables, existing, code)
     assert session["pool"] == count - 1
-    assert (record["effective"]["intra"], record["because"].get("intra")) == (count, because)
+    assert (record["effective"]["intraOp"], record["because"].get("intraOp")) == (count, because)
     if SET_IN_THE_CODE[code] is not None:
         # The application's object is what it was.
         assert session["after"]["intra"] == SET_IN_THE_CODE[code].get("intra", 0)
@@ -98,7 +98,9 @@ def test_any_other_value_in_the_code_wins_unless_the_policy_overrides(
     if code == "spinning":
         assert effective["entries"][ALLOW] == ("1" if existing == "respect" else "0")
     if code == "level":
-        assert effective["graph"] == ("ORT_DISABLE_ALL" if existing == "respect" else "ORT_ENABLE_BASIC")
+        assert effective["graphOptimizationLevel"] == (
+            "ORT_DISABLE_ALL" if existing == "respect" else "ORT_ENABLE_BASIC"
+        )
 
 
 @pytest.mark.parametrize("release", ["ort-1.28.0", "ort-1.31.1"])

@@ -11,7 +11,7 @@ from runtimes import pythons
 pytestmark = ort_lab.MARKS
 
 OLD, NEWEST = "ort-1.16.3", "ort-1.31.1"
-PLAN = "v=1;intra=2;min=2;inter=1;mode=sequential;spin={};spin_us=200"
+PLAN = "v=1;intra_op=2;min_intra_op=2;inter_op=1;execution_mode=sequential;spinning={};spin_duration_us=200"
 
 
 def program(lab, release, code, plan, **variables):
@@ -49,7 +49,7 @@ for model, given in (("/nowhere.onnx", options), (b"not a model", options), (sys
         said.append([len(calls), sum(folders), error.__context__ is None])
 session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 made = session._sess.raddle
-print(json.dumps([said, made["effective"]["spin"], made["because"]]))
+print(json.dumps([said, made["effective"]["spinning"], made["because"]]))
 """
 
 
@@ -85,7 +85,7 @@ for count in (0, 0):
 extension.__init__ = construct
 session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 made = session._sess.raddle
-print(json.dumps([said, made["effective"]["spin"], made["because"]]))
+print(json.dumps([said, made["effective"]["spinning"], made["because"]]))
 """
 
 
@@ -108,7 +108,7 @@ for _ in range(3):
 read, write = os.pipe()
 if not os.fork():
     made = create()._sess.raddle
-    os.write(write, json.dumps([made["effective"]["spin"], made["because"]]).encode())
+    os.write(write, json.dumps([made["effective"]["spinning"], made["because"]]).encode())
     os._exit(0)
 os.wait()
 print(os.read(read, 4096).decode())
@@ -149,7 +149,7 @@ def create(intra=0, inter=0):
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = intra, inter
     made = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])._sess.raddle
-    return [made["effective"]["intra"], made["effective"]["spin"], made["because"].get("intra")]
+    return [made["effective"]["intraOp"], made["effective"]["spinning"], made["because"].get("intraOp")]
 found = [create()]
 for count in ("3", "1"):
     os.environ["ORT_INTRA_OP_NUM_THREADS"] = count
@@ -172,17 +172,23 @@ COPIED = "import json, os, sys\n" + LATER.partition("found =")[0].partition("\n"
     ("variables", "plan", "counts", "intra", "because"),
     [
         # rembg copies OMP_NUM_THREADS into both.
-        ({env.OMP: "4"}, "intra=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
-        ({env.ORT_INTRA: "4"}, "intra=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
-        ({env.ORT_INTRA: "3"}, "intra=4;env_intra=3", (3, 0), 1, "planned 4, cut to cpuset of 1"),
+        ({env.OMP: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
+        ({env.ORT_INTRA: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
+        ({env.ORT_INTRA: "3"}, "intra_op=4;intra_op_without_shim=3", (3, 0), 1, "planned 4, cut to cpuset of 1"),
         # The variable is not there, or holds something else: the count is the code's.
-        ({}, "intra=4;omp=4", (4, 4), 4, "set in the code"),
-        ({env.OMP: "3"}, "intra=4;omp=4", (4, 4), 4, "set in the code"),
+        ({}, "intra_op=4;omp=4", (4, 4), 4, "set in the code"),
+        ({env.OMP: "3"}, "intra_op=4;omp=4", (4, 4), 4, "set in the code"),
         # No copy makes more of what may be the code's own.
-        ({env.OMP: "1"}, "intra=2;min=2;omp=1", (1, 1), 1, "set in the code"),
+        ({env.OMP: "1"}, "intra_op=2;min_intra_op=2;omp=1", (1, 1), 1, "set in the code"),
         # What the variable holds without a shim is not the application's.
-        ({env.ORT_INTRA: "1"}, "intra=2;min=2;env_intra=1", (0, 0), 2, None),
-        ({env.ORT_INTRA: "2"}, "intra=2;min=2;env_intra=1", (0, 0), 2, "set in the environment"),
+        ({env.ORT_INTRA: "1"}, "intra_op=2;min_intra_op=2;intra_op_without_shim=1", (0, 0), 2, None),
+        (
+            {env.ORT_INTRA: "2"},
+            "intra_op=2;min_intra_op=2;intra_op_without_shim=1",
+            (0, 0),
+            2,
+            "set in the environment",
+        ),
     ],
 )
 def test_a_count_that_raddle_put_into_the_environment_is_raddle_s_and_no_other_is(
@@ -193,7 +199,7 @@ def test_a_count_that_raddle_put_into_the_environment_is_raddle_s_and_no_other_i
     )
     code = code.replace("import json, os, sys\n", "import json, os, sys, onnxruntime as ort\n", 1)
     found, _ = program(
-        lab, NEWEST, f"{code}print(json.dumps(create{counts}))", f"v=1;inter=1;spin=never;{plan}", **variables
+        lab, NEWEST, f"{code}print(json.dumps(create{counts}))", f"v=1;inter_op=1;spinning=never;{plan}", **variables
     )
     assert (found[0], found[2]) == (intra, because)
 

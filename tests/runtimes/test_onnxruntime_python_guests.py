@@ -11,7 +11,7 @@ from runtimes import pythons
 pytestmark = ort_lab.MARKS
 
 NEWEST, OLD = "ort-1.31.1", "ort-1.20.1"
-GLOBAL = "intra=2;min=2;inter=1;spin=always;global=1"
+GLOBAL = "intra_op=2;min_intra_op=2;inter_op=1;spinning=always;global_thread_pool=1"
 BY_THE_APPLICATION = "the application has made its own"
 # Options that the application itself puts into its own global pool.
 GUEST = {"use_per_session_threads": False}
@@ -27,9 +27,9 @@ def pools(found):
 )
 def test_the_application_s_own_global_pool_gets_the_counts_that_it_leaves_open(lab, existing, asked, pool):
     sessions = [{**GUEST, "native_pool": asked}, GUEST]
-    found = lab.probe(NEWEST, f"{GLOBAL};existing={existing}", *sessions)
+    found = lab.probe(NEWEST, f"{GLOBAL};existing_values={existing}", *sessions)
     assert pools(found) == [pool, 0]
-    assert found["records"][0]["because"]["intra"] == "the process's global thread pool"
+    assert found["records"][0]["because"]["intraOp"] == "the process's global thread pool"
 
 
 def test_an_application_that_comes_with_a_global_pool_too_late_goes_on_with_the_plan_s(lab):
@@ -42,25 +42,27 @@ def test_an_application_that_comes_with_a_global_pool_too_late_goes_on_with_the_
 def test_a_count_in_the_pod_spec_keeps_sessions_in_pools_of_their_own(lab):
     found = lab.probe(NEWEST, GLOBAL, None, {}, extra={env.ORT_INTRA: "3"})
     assert pools(found) == [2, 2]
-    assert found["records"][0]["because"]["globalPool"] == "set in the environment"
+    assert found["records"][0]["because"]["globalThreadPool"] == "set in the environment"
 
 
 @pytest.mark.parametrize("release", [OLD, NEWEST])
 def test_an_application_s_own_shared_arena_stays_its_own(lab, release):
-    found = lab.probe(release, "intra=1;shared_arena=1", {"native_arena": True}, None)
-    assert [record["because"]["sharedArena"] for record in found["records"]] == [BY_THE_APPLICATION] * 2
+    found = lab.probe(release, "intra_op=1;shared_allocator=1", {"native_arena": True}, None)
+    assert [record["because"]["sharedAllocator"] for record in found["records"]] == [BY_THE_APPLICATION] * 2
     assert "session.use_env_allocators" not in found["sessions"][0]["effective"]["entries"]
 
 
 @pytest.mark.parametrize("release", [OLD, NEWEST])
 def test_an_application_that_registers_an_arena_after_the_plan_s_goes_on(lab, release):
-    found = lab.probe(release, "intra=1;shared_arena=1", None, {"native_arena": True})
-    assert [record["effective"]["sharedArena"] for record in found["records"]] == [True, True]
+    found = lab.probe(release, "intra_op=1;shared_allocator=1", None, {"native_arena": True})
+    assert [record["effective"]["sharedAllocator"] for record in found["records"]] == [True, True]
 
 
 def test_no_shared_arena_and_no_shrinking_where_the_code_has_switched_its_arena_off(lab):
-    record = lab.probe(NEWEST, "intra=1;arena=1;shared_arena=1;shrink=1", {"enable_cpu_mem_arena": False})["records"][0]
-    assert record["effective"]["arena"] is record["effective"]["shrink"] is False
+    record = lab.probe(
+        NEWEST, "intra_op=1;cpu_mem_arena=1;shared_allocator=1;arena_shrinkage=1", {"enable_cpu_mem_arena": False}
+    )["records"][0]
+    assert record["effective"]["cpuMemArena"] is record["effective"]["arenaShrinkage"] is False
     assert record["because"] == {
         "spin": "no worker threads",
         "arena": "set in the code",
@@ -72,7 +74,7 @@ def test_no_shared_arena_and_no_shrinking_where_the_code_has_switched_its_arena_
 def test_run_options_of_the_application_keep_their_own_wish(lab):
     key = "memory.enable_memory_arena_shrinkage"
     own = {"run_options": {key: ""}}
-    assert lab.probe(NEWEST, "intra=1;shrink=1", own)["sessions"][0]["run_entry"] == ""
+    assert lab.probe(NEWEST, "intra_op=1;arena_shrinkage=1", own)["sessions"][0]["run_entry"] == ""
 
 
 def test_every_config_entry_reaches_the_session(lab):
@@ -86,13 +88,13 @@ def test_every_config_entry_reaches_the_session(lab):
         "session.intra_op.spin_duration_us": "500",
         "session.intra_op.spin_backoff_max": "2",
     }
-    plan = "intra=2;min=2;spin=always;" + ";".join(f"{key}={value}" for key, value in entries.items())
+    plan = "intra_op=2;min_intra_op=2;spinning=always;" + ";".join(f"{key}={value}" for key, value in entries.items())
     own = {"entries": {"session.dynamic_block_base": "2"}}
     found = lab.probe(NEWEST, plan, None, own)
     assert found["sessions"][0]["effective"]["entries"] == entries
     assert found["sessions"][1]["effective"]["entries"] == {**entries, **own["entries"]}
     first, second = found["records"]
-    assert (first["effective"]["configEntries"], first["effective"]["spin"]) == (entries, "never")
+    assert (first["effective"]["configEntries"], first["effective"]["spinning"]) == (entries, "never")
     assert second["because"]["configEntries"] == "session.dynamic_block_base: set in the code"
 
 
@@ -132,9 +134,9 @@ def test_asynchronous_runs_work_although_the_plan_leaves_a_session_one_thread(la
     expected = answers("", 2)
     # The last has an input of the wrong shape.
     assert expected == [*([n, [[64, 256]], False] for n in range(3)), [3, [], True]]
-    assert answers("v=1;intra=1", 0) == answers("v=1;intra=1;shrink=1;observe=runs", -1) == expected
+    assert answers("v=1;intra_op=1", 0) == answers("v=1;intra_op=1;arena_shrinkage=1;observe=runs", -1) == expected
     # What the code itself asks for fails as it always did.
-    assert "must have at least one thread for RunAsync" in answers("v=1;intra=1", 1)[0]
+    assert "must have at least one thread for RunAsync" in answers("v=1;intra_op=1", 1)[0]
 
 
 DROPPED = """
@@ -148,7 +150,7 @@ for name in filter(dropped, list(sys.modules)):
 
 @pytest.mark.parametrize("release", ["ort-1.16.3", "ort-1.19.2-py3.8", NEWEST])
 def test_a_module_that_is_dropped_and_imported_again_has_its_sessions_planned_once(lab, release):
-    plan = "intra=2;min=2;inter=1;spin=never"
+    plan = "intra_op=2;min_intra_op=2;inter_op=1;spinning=never"
     once, again = lab.probe(release, plan, {}), lab.probe(release, plan, {}, {"again": True}, first=DROPPED)
     assert pools(again) == [1, 1]
     assert [record["because"] for record in again["records"]] == [once["records"][0]["because"]] * 2
@@ -178,10 +180,10 @@ def bare_pools(lab):
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        ("v=1;intra=4096", "plan field intra='4096' must be an integer from 1 to 1024"),
-        ("v=1;intra=0", "plan field intra='0' must be an integer from 1 to 1024"),
-        ("v=1;intra=two", "plan field intra='two' must be an integer from 1 to 1024"),
-        ("v=2;intra=2", "plan version is '2', this shim reads version 1"),
+        ("v=1;intra_op=4096", "plan field intra_op='4096' must be an integer from 1 to 1024"),
+        ("v=1;intra_op=0", "plan field intra_op='0' must be an integer from 1 to 1024"),
+        ("v=1;intra_op=two", "plan field intra_op='two' must be an integer from 1 to 1024"),
+        ("v=2;intra_op=2", "plan version is '2', this shim reads version 1"),
         ("v=1;intra", "plan part 'intra' is not key=value"),
         ('{"intra": 2}', "plan part '{\"intra\": 2}' is not key=value"),
         ("v=1;cuda.gpu_mem_limit=all", "plan field cuda.gpu_mem_limit='all' must be an integer from 0 to "),
@@ -199,7 +201,7 @@ def test_what_is_not_a_plan_leaves_the_application_alone_and_says_so_in_one_line
 
 def test_a_plan_of_a_megabyte_leaves_the_application_alone(lab):
     # No environment can hold one from the start.
-    grown = f"import os; os.environ[{env.PLAN!r}] = 'v=1;intra=2;' + 'x' * 2**20"
-    found = lab.probe(NEWEST, "intra=2;min=2", {"intra": 3}, first=grown)
+    grown = f"import os; os.environ[{env.PLAN!r}] = 'v=1;intra_op=2;' + 'x' * 2**20"
+    found = lab.probe(NEWEST, "intra_op=2;min_intra_op=2", {"intra": 3}, first=grown)
     assert (pools(found), found["records"]) == ([2], [])
     assert "plan is 1048588 characters long" in found["stderr"]

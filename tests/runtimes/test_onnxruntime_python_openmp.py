@@ -9,7 +9,7 @@ pytestmark = ort_lab.MARKS
 
 ROW, VERSION, RELEASE = "ONNX Runtime OpenMP build", "1.7.0", "ort-openmp-1.7.0"
 WAIT_POLICY = "OMP_WAIT_POLICY"
-PLAN = "intra=2;min=2;inter=1;omp=2;mode=sequential"
+PLAN = "intra_op=2;min_intra_op=2;inter_op=1;omp=2;execution_mode=sequential"
 IDLE_S = 0.25
 # An active worker spins all the time, as far as others leave it a CPU.
 BURNS_S = 0.02
@@ -28,12 +28,19 @@ def seen(lab):
     return lab.probes(
         RELEASE,
         {
-            "never": (PLAN + ";spin=never;graph=disable", [{"intra": 3}, level("disable"), profile]),
-            "always": (PLAN + ";spin=always;graph=extended", [None, level("extended")]),
-            "bounded": (PLAN + ";spin=bounded", [None]),
-            "three": ("intra=3;min=3;omp=3;spin=never;inter=2;mode=parallel;arena=0;mem_pattern=0", [{}, profile]),
+            "never": (
+                PLAN + ";spinning=never;graph_optimization_level=disable",
+                [{"intra": 3}, level("disable"), profile],
+            ),
+            "always": (PLAN + ";spinning=always;graph_optimization_level=extended", [None, level("extended")]),
+            "bounded": (PLAN + ";spinning=bounded", [None]),
+            "three": (
+                "intra_op=3;min_intra_op=3;omp=3;spinning=never;inter_op=2;execution_mode=parallel;cpu_mem_arena=0;mem_pattern=0",
+                [{}, profile],
+            ),
             "unknown": (
-                PLAN + ";spin=never;global=1;shrink=1;session.force_spinning_stop=1;session.intra_op.allow_spinning=0",
+                PLAN
+                + ";spinning=never;global_thread_pool=1;arena_shrinkage=1;session.force_spinning_stop=1;session.intra_op.allow_spinning=0",
                 [None],
             ),
         },
@@ -56,7 +63,7 @@ def test_the_wait_policy_is_passive_or_active_by_the_plan(seen, proves):
     always, never = (seen[name]["sessions"][0]["idle_cpu_s"] for name in ("always", "never"))
     assert always > BURNS_S
     assert never < always / 4
-    assert seen["bounded"]["records"][0]["because"]["spin"] == "as long as libgomp does by itself"
+    assert seen["bounded"]["records"][0]["because"]["spinning"] == "as long as libgomp does by itself"
 
 
 def test_other_libraries_and_child_processes_see_the_environment_of_the_pod_spec(seen):
@@ -81,8 +88,8 @@ def test_the_arena_s_switches_are_set_as_in_any_build(seen, proves):
 
 def test_what_this_version_can_not_do_is_said(seen):
     because = seen["unknown"]["records"][0]["because"]
-    assert because["globalPool"] == "onnxruntime supports it since 1.23"
-    assert because["shrink"] == "onnxruntime supports it since 1.8"
+    assert because["globalThreadPool"] == "onnxruntime supports it since 1.23"
+    assert because["arenaShrinkage"] == "onnxruntime supports it since 1.8"
     assert because["configEntries"] == (
         "session.intra_op.allow_spinning: onnxruntime supports it since 1.8; "
         "session.force_spinning_stop: onnxruntime supports it since 1.12"
@@ -96,14 +103,14 @@ def test_what_this_version_can_not_do_is_said(seen):
         ({env.OMP: "2"}, PLAN, 1, None),
         ({env.OMP: ""}, PLAN, 1, None),
         ({env.OMP: "3"}, PLAN, 2, "OMP_NUM_THREADS has another value"),
-        ({env.OMP: "3"}, PLAN + ";existing=override", 1, None),
+        ({env.OMP: "3"}, PLAN + ";existing_values=override", 1, None),
     ],
 )
 def test_a_count_in_the_pod_spec_wins_unless_the_policy_overrides(lab, variables, plan, pool, because, proves):
     proves(ROW, VERSION, "existing values")
-    found = lab.probe(RELEASE, plan + ";spin=never", extra=variables)
+    found = lab.probe(RELEASE, plan + ";spinning=never", extra=variables)
     assert found["sessions"][0]["pool"] == pool
-    assert found["records"][0]["because"].get("intra") == because
+    assert found["records"][0]["because"].get("intraOp") == because
 
 
 def test_a_wait_policy_in_the_pod_spec_wins_unless_the_policy_overrides(lab, proves):
@@ -111,20 +118,20 @@ def test_a_wait_policy_in_the_pod_spec_wins_unless_the_policy_overrides(lab, pro
     active = {WAIT_POLICY: "active"}
     burnt = [
         lab.probe(RELEASE, plan, extra=active, idle_s=IDLE_S)["sessions"][0]["idle_cpu_s"]
-        for plan in (PLAN + ";spin=never", PLAN + ";spin=never;existing=override")
+        for plan in (PLAN + ";spinning=never", PLAN + ";spinning=never;existing_values=override")
     ]
     assert burnt[0] > BURNS_S
     assert burnt[1] < burnt[0] / 4
 
 
 def test_a_narrower_container_than_planned_for_cuts_the_team(lab):
-    found = lab.probe(RELEASE, "intra=2;omp=2;spin=never", extra={env.OMP: "2"}, cpus=ort_lab.CPUS[:1])
+    found = lab.probe(RELEASE, "intra_op=2;omp=2;spinning=never", extra={env.OMP: "2"}, cpus=ort_lab.CPUS[:1])
     assert found["sessions"][0]["pool"] == 0
-    assert found["records"][0]["because"]["intra"] == "planned 2, cut to cpuset of 1"
+    assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to cpuset of 1"
 
 
 def test_what_is_not_a_plan_leaves_the_build_alone_and_is_said_in_one_line(lab):
-    found = lab.probe(RELEASE, "intra=4096;omp=2;spin=never", extra={env.OMP: "2"})
+    found = lab.probe(RELEASE, "intra_op=4096;omp=2;spinning=never", extra={env.OMP: "2"})
     assert (found["sessions"][0]["pool"], found["records"]) == (1, [])
     assert found["stderr"].startswith("raddle: onnxruntime is not configured: plan field intra='4096'")
     assert found["stderr"].count("\n") == 1

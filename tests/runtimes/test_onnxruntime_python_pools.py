@@ -34,18 +34,18 @@ def seen(release, lab):
         release,
         {
             "never": (
-                "intra=2;inter=2;mode=parallel;graph=disable;spin=never",
+                "intra_op=2;inter_op=2;execution_mode=parallel;graph_optimization_level=disable;spinning=never",
                 # The application's own options object, then default options.
                 [PLAIN, None, optimized("disable"), profile],
             ),
             "bounded": (
-                "intra=2;inter=1;mode=sequential;graph=basic;spin=bounded;spin_us=300",
+                "intra_op=2;inter_op=1;execution_mode=sequential;graph_optimization_level=basic;spinning=bounded;spin_duration_us=300",
                 [PLAIN, optimized("basic"), profile],
             ),
-            "always": ("intra=2;graph=extended;spin=always", [PLAIN, optimized("extended")]),
-            "stopping": (f"intra=2;spin=always;{stopping};{INTRA}spin_backoff_max=8", [PLAIN]),
+            "always": ("intra_op=2;graph_optimization_level=extended;spinning=always", [PLAIN, optimized("extended")]),
+            "stopping": (f"intra_op=2;spinning=always;{stopping};{INTRA}spin_backoff_max=8", [PLAIN]),
             "override": (
-                "intra=2;graph=basic;spin=never;existing=override",
+                "intra_op=2;graph_optimization_level=basic;spinning=never;existing_values=override",
                 [optimized("code", graph="ORT_DISABLE_ALL")],
             ),
         },
@@ -86,7 +86,7 @@ def test_nodes_run_on_the_inter_op_pool_only_in_parallel_mode(release, seen, pro
 @pytest.mark.parametrize(("plan", "level"), [("never", "disable"), ("bounded", "basic"), ("always", "extended")])
 def test_the_model_is_optimized_as_far_as_the_plan_says(release, lab, seen, plan, level, proves):
     proves(ROW, version(release), "graph level")
-    assert seen[plan]["records"][0]["effective"]["graph"] == level
+    assert seen[plan]["records"][0]["effective"]["graphOptimizationLevel"] == level
     assert shim_lab.operators(lab.folder / f"{release}-{level}.onnx") == shim_lab.LEVELS[level]
 
 
@@ -115,10 +115,10 @@ def test_bounded_spinning_is_short_or_none_where_the_release_can_not_bound_it(re
     assert found["idle_cpu_s"] < burnt_s / FEWER
     if at_least(release, "1.26"):
         assert spinning(found) == {"spin_duration_us": "300"}
-        assert (record["effective"]["spin"], record["effective"]["spinUs"]) == ("bounded", 300)
+        assert (record["effective"]["spinning"], record["effective"]["spinDurationUs"]) == ("bounded", 300)
     else:
         assert spinning(found) == {"allow_spinning": "0"}
-        assert record["because"]["spin"] == "planned bounded, which onnxruntime supports since 1.26"
+        assert record["because"]["spinning"] == "planned bounded, which onnxruntime supports since 1.26"
 
 
 def test_spinning_stops_with_the_last_run_where_that_is_planned(release, seen, burnt_s, proves):

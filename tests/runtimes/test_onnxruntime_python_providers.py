@@ -17,7 +17,7 @@ OPTIONS = {
     "cudnn_conv1d_pad_to_nc1d": "1",
     "gpu_mem_limit": "1073741824",
 }
-PLAN = "intra=2;min=2;spin=bounded;" + ";".join(f"cuda.{key}={value}" for key, value in OPTIONS.items())
+PLAN = "intra_op=2;min_intra_op=2;spinning=bounded;" + ";".join(f"cuda.{key}={value}" for key, value in OPTIONS.items())
 OWN = {"gpu_mem_limit": "2147483648", "device_id": "0"}
 # Every way in which an application can name providers -> what it says of CUDA's options itself.
 WAYS = {
@@ -44,7 +44,10 @@ def test_the_plan_s_options_reach_the_native_session_beside_the_application_s(re
     proves(ROW, name, "provider options")
     found = lab.probes(
         release,
-        {"respect": (PLAN, [*sessions(), {"providers": [CPU]}]), "override": (PLAN + ";existing=override", sessions())},
+        {
+            "respect": (PLAN, [*sessions(), {"providers": [CPU]}]),
+            "override": (PLAN + ";existing_values=override", sessions()),
+        },
         first="import warnings; warnings.simplefilter('ignore')",
     )
     assert of_cuda(found["respect"]) == [{**OPTIONS, **own} for _, own in WAYS.values()]
@@ -55,8 +58,8 @@ def test_the_plan_s_options_reach_the_native_session_beside_the_application_s(re
     session, record = found["respect"]["sessions"][0], found["respect"]["records"][0]
     assert session["pool"] == 1
     assert record["effective"]["providerOptions"] == {CUDA: OPTIONS}
-    assert (record["effective"]["spin"], record["effective"]["intra"]) == ("never", 2)
-    assert record["because"]["spin"] == "planned bounded, turned off: " + CUDA
+    assert (record["effective"]["spinning"], record["effective"]["intraOp"]) == ("never", 2)
+    assert record["because"]["spinning"] == "planned bounded, turned off: " + CUDA
     assert session["providers"] == record["providers"]
     missing = "requested, but not in use: " + CUDA
     assert record["because"].get("providers") == (None if CUDA in record["providers"] else missing)
@@ -64,14 +67,14 @@ def test_the_plan_s_options_reach_the_native_session_beside_the_application_s(re
 
 def test_a_session_on_the_cpu_spins_as_planned_beside_one_that_asks_for_a_gpu(lab):
     found = lab.probe("ort-gpu-1.31.1", PLAN, {"providers": [CUDA, CPU]}, {"providers": [CPU]})
-    assert [record["effective"]["spin"] for record in found["records"]] == ["never", "bounded"]
+    assert [record["effective"]["spinning"] for record in found["records"]] == ["never", "bounded"]
 
 
 def test_a_provider_with_threads_of_its_own_gets_the_planned_count(lab, proves):
     proves(ROW, "1.24.1", "provider options")
     session = {"model": str(lab.wide(4096)), "providers": [OPENVINO]}
     one, two = (
-        lab.probe("ort-openvino-1.24.1", f"intra=1;openvino.num_of_threads={count}", session) for count in (1, 2)
+        lab.probe("ort-openvino-1.24.1", f"intra_op=1;openvino.num_of_threads={count}", session) for count in (1, 2)
     )
     assert [found["sessions"][0]["providers"] for found in (one, two)] == [[OPENVINO, CPU]] * 2
     assert one["reached"] == [[[OPENVINO], [{"num_of_threads": "1"}]]]
@@ -81,7 +84,7 @@ def test_a_provider_with_threads_of_its_own_gets_the_planned_count(lab, proves):
 def test_the_openvino_provider_gets_the_session_s_count_where_neither_plan_nor_code_has_one_for_it(lab):
     model = str(lab.wide(4096))
     asked = [{"model": model, "providers": [each]} for each in (OPENVINO, [OPENVINO, {"num_of_threads": "2"}], CPU)]
-    found = lab.probe("ort-openvino-1.24.1", "intra=1", *asked)
+    found = lab.probe("ort-openvino-1.24.1", "intra_op=1", *asked)
     assert found["reached"] == [
         [[OPENVINO], [{"num_of_threads": "1"}]],
         [[OPENVINO], [{"num_of_threads": "2"}]],
@@ -109,7 +112,7 @@ warnings.simplefilter("ignore")
 
 @pytest.mark.parametrize("release", ort_lab.RELEASES)
 def test_an_option_with_which_the_model_can_not_be_loaded_is_left_out(release, lab):
-    plan = "intra=2;min=2;inter=1;spin=never;cuda.enable_cuda_graph=1"
+    plan = "intra_op=2;min_intra_op=2;inter_op=1;spinning=never;cuda.enable_cuda_graph=1"
     found = lab.probe(release, plan, {"providers": [CUDA, CPU]}, {"set_providers": [[CUDA, OWN], CPU]}, first=REFUSES)
     assert [session["pool"] for session in found["sessions"]] == [1, 1]
     assert of_cuda(found) == [{"enable_cuda_graph": "1"}, {}, {"enable_cuda_graph": "1", **OWN}, OWN]
@@ -138,4 +141,4 @@ def test_every_option_of_the_plan_belongs_to_one_provider():
     fields = {"cuda.use_tf32": 0, "xnnpack.intra_op_num_threads": 3, "intra": 2, "session.force_spinning_stop": 1}
     expected = {CUDA: {"use_tf32": "0"}, "XnnpackExecutionProvider": {"intra_op_num_threads": "3"}}
     assert planned_options(fields) == expected
-    assert planned_options(env.decode("v=1;intra=2")) == {}
+    assert planned_options(env.decode("v=1;intra_op=2")) == {}

@@ -14,7 +14,7 @@ from runtimes import pythons
 pytestmark = ort_lab.MARKS
 
 OLD, NEWEST = "ort-1.16.3", "ort-1.31.1"
-PLAN = "v=1;intra=2;min=2;inter=1;mode=sequential;graph=basic;spin={};spin_us=200"
+PLAN = "v=1;intra_op=2;min_intra_op=2;inter_op=1;execution_mode=sequential;graph_optimization_level=basic;spinning={};spin_duration_us=200"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def create(made):
 
 def planned(session):
     made = session.raddle
-    return [made["effective"][name] for name in ("intra", "spin")] + [made["because"].get("intra")]
+    return [made["effective"][name] for name in ("intraOp", "spinning")] + [made["because"].get("intraOp")]
 
 def create_with(handler, number, made):
     left = at_line(number, FOLDER, handler)

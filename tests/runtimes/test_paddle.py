@@ -62,9 +62,11 @@ def test_after_an_import_that_fails_the_variable_is_what_it_was(mounted, tmp_pat
 
 
 def test_a_predictor_has_the_planned_count_where_the_code_sets_none(mounted, tmp_path):
-    plan, own = "v=1;intra=2;min=2;omp=2", libraries_lab.OWN
+    plan, own = "v=1;intra_op=2;min_intra_op=2;omp=2", libraries_lab.OWN
     without = libraries_lab.said("paddle", tmp_path)
     found = libraries_lab.said("paddle", tmp_path, plan, mounted, OMP_NUM_THREADS="2")
-    overridden = libraries_lab.said("paddle", tmp_path, plan + ";existing=override", mounted, OMP_NUM_THREADS="2")
+    overridden = libraries_lab.said(
+        "paddle", tmp_path, plan + ";existing_values=override", mounted, OMP_NUM_THREADS="2"
+    )
     assert [one["threads"] for one in (without, found, overridden)] == [1, 2, 2]
     assert [one["own"] for one in (without, found, overridden)] == [[own] * 2, [own] * 2, [2] * 2]

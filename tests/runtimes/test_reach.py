@@ -19,7 +19,7 @@ pytestmark = pytest.mark.runtime
 # The shim's count and the variable's, which is for where there is no shim; a runtime by itself takes neither of them on
 # a machine with two CPUs, nor with four and more.
 SHIMS, VARIABLES = 1, 3
-PLAN = f"v=1;intra={SHIMS};env_intra={VARIABLES};inter=1;spin=never;mode=sequential;aff=none;existing=respect"
+PLAN = f"v=1;intra_op={SHIMS};intra_op_without_shim={VARIABLES};inter_op=1;spinning=never;execution_mode=sequential;affinity=none;existing_values=respect"
 POD = {env.PLAN: PLAN, env.ORT_INTRA: str(VARIABLES), env.ORT_INTER: "1"}
 # What the application sees.
 ALL = ("path", "environ", "package", "customized", "argv", "program", "site")

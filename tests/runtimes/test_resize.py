@@ -17,7 +17,7 @@ pytestmark = pytest.mark.runtime
 CPUS = shim_lab.two_cpus()
 
 BOTH, ONE = cpuset.format_list(cpuset.of(CPUS)), str(CPUS[0])
-PLAN = "intra=2;inter=1;spin=never;mode=sequential"
+PLAN = "intra_op=2;inter_op=1;spinning=never;execution_mode=sequential"
 # quota in microseconds, CPUs -> threads of the next session beside its caller, why, and the quota that it records
 STEPS = [
     (-1, BOTH, 1, None, None),
@@ -58,23 +58,23 @@ def test_each_python_session_fits_what_there_is_when_it_is_made(probed):
     with cgroups.boxes() as (box,):
         found = probed(box, PLAN, [{"write": files} for files in resizes(box)])
     assert [session["pool"] for session in found["sessions"]] == POOLS
-    recorded = [(record["because"].get("intra"), record["quotaCPUs"]) for record in found["records"]]
+    recorded = [(record["because"].get("intraOp"), record["quotaCPUs"]) for record in found["records"]]
     assert recorded == [(because, quota_cpus) for *_, because, quota_cpus in STEPS]
 
 
 def test_a_container_that_grows_gets_no_more_than_was_planned(probed):
     with cgroups.boxes() as (box,):
         sessions = [{"write": box.resize(quota_us=quota_us)} for quota_us in (30_000, 180_000, -1)]
-        found = probed(box, PLAN.replace("intra=2", "intra=1"), sessions)
+        found = probed(box, PLAN.replace("intra_op=2", "intra_op=1"), sessions)
     assert [session["pool"] for session in found["sessions"]] == [0, 0, 0]
 
 
 def test_affinity_goes_with_the_exclusive_cpus_that_were_planned_and_returns_with_them(probed):
     with cgroups.boxes() as (box,):
         sessions = [{"plain": True, "drop": True, "write": box.resize(cpus=cpus)} for cpus in (BOTH, ONE, BOTH)]
-        found = probed(box, f"intra=2;spin=never;aff=core;excl=2;cpus={BOTH}", sessions)
+        found = probed(box, f"intra_op=2;spinning=never;affinity=core;exclusive_cpus=2;cpus={BOTH}", sessions)
     assert [session["affinity"] for session in found["sessions"]] == [[str(CPUS[1])], [], [str(CPUS[1])]]
-    assert found["records"][1]["because"]["intra"] == "planned 2, cut to cpuset of 1"
+    assert found["records"][1]["because"]["intraOp"] == "planned 2, cut to cpuset of 1"
 
 
 @pytest.mark.parametrize("version", node_lab.VERSIONS)

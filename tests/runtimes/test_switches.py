@@ -8,7 +8,7 @@ from raddle.planning.policy import FIELDS
 
 pytestmark = ort_lab.MARKS
 
-SWITCHES = [(field.key, field.switch) for field in FIELDS.values() if field.switch]
+SWITCHES = [(name, field.switch) for name, field in FIELDS.items() if field.switch]
 IDS = [key for key, _ in SWITCHES]
 IN_THE_CODE = "set in the code"
 
@@ -24,9 +24,9 @@ def seen(release, lab):
     turned = ";".join(f"{key}={int(not one.initial)}" for key, one in SWITCHES)
     initial = ";".join(f"{key}={int(one.initial)}" for key, one in SWITCHES)
     plans = {
-        "planned": (f"intra=1;{turned}", [{}]),
-        "respect": (f"intra=1;{initial}", [other]),
-        "override": (f"intra=1;{initial};existing=override", [other]),
+        "planned": (f"intra_op=1;{turned}", [{}]),
+        "respect": (f"intra_op=1;{initial}", [other]),
+        "override": (f"intra_op=1;{initial};existing_values=override", [other]),
     }
     return lab.probes(release, plans)
 

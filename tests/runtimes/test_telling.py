@@ -13,7 +13,7 @@ from runtimes import pythons
 pytestmark = pytest.mark.runtime
 
 RELEASE = "onnxruntime==1.31.1"
-PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;observe={}"
+PLAN = "v=1;intra_op=2;inter_op=1;spinning=never;execution_mode=sequential;affinity=none;observe={}"
 SESSIONS = """
 import sys
 import numpy as np, onnxruntime as ort

@@ -13,7 +13,7 @@ CPUS = shim_lab.two_cpus()
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pytorch.yaml"
 OMP, MKL = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
-PLAN = "omp=2;torch_inter=2"
+PLAN = "omp=2;torch_inter_op=2"
 BOTH = pytest.mark.parametrize("having", [torch_lab.installed, torch_lab.trixie])
 
 
@@ -58,13 +58,13 @@ def counts(info):
 def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, having, intra, inter, total, named):
     release = having()
     steps = ["threads"], ["inter"], ["script"], ["info"], ["marks"], ["records"]
-    seen, said = planned(release, f"omp={intra};torch_inter={inter}", *steps, env={OMP: str(intra)})
+    seen, said = planned(release, f"omp={intra};torch_inter_op={inter}", *steps, env={OMP: str(intra)})
     before, answered, after, info, marks, records = seen
     # Nothing has been started by the import, and nothing by Raddle.
     assert (before["total"], answered) == (1, inter)
     assert (after["total"], after["pool"]) == (total, named)
     assert counts(info) == [intra, inter]
-    got = {"torchIntra": intra, "torchInter": inter}
+    got = {"torchIntraOp": intra, "torchInterOp": inter}
     assert [(made["runtime"], made["effective"], made["because"]) for made in records] == [("torch", got, {})]
     (mark,) = marks
     assert mark == f"torch {records[0]['version']}: intra_op={intra}, inter_op={inter}"
@@ -81,7 +81,7 @@ def test_the_examples_pod_has_one_thread_for_each_forked_branch_and_the_caller(i
 
 
 def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(imported, models):
-    plan = f"omp=2;torch_inter=1;aff=core;excl=2;cpus={_listed(CPUS)};streams=1"
+    plan = f"omp=2;torch_inter_op=1;affinity=core;exclusive_cpus=2;cpus={_listed(CPUS)};streams=1"
     seen, _ = imported(torch_lab.installed(), plan, ["eager"], ["eager_thread"], env={OMP: "2"})
     assert (seen[0]["cpus"], seen[1]) == ([_listed(CPUS)], CPUS)
     # What libgomp makes of a bound team: anyone who calls torch is tied to the first place.
@@ -126,7 +126,7 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
         ["records"],
         ["marks"],
     )
-    seen, said = probed(release, f"{PLAN};existing={existing}", *steps, env=variables)
+    seen, said = probed(release, f"{PLAN};existing_values={existing}", *steps, env=variables)
     before, team, _, after, _, _, inter, records, marks = seen
     # set_num_threads also starts torch's other pool (pthreadpool), asleep and as large: so it is left alone mostly.
     asleep = 1 if "not set" in reason or "overridden" in reason else 0
@@ -138,8 +138,8 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
         expected.append("raddle: torch.set_num_threads(4) is overridden: intra_op=2")
         expected.append("raddle: torch.set_num_interop_threads(3) has no effect: the policy overrides it, inter_op=2")
     else:
-        assert records[0]["effective"] == {"torchIntra": 4, "torchInter": 3}
-        assert records[0]["because"] == {"torchIntra": "set in the code", "torchInter": "set in the code"}
+        assert records[0]["effective"] == {"torchIntraOp": 4, "torchInterOp": 3}
+        assert records[0]["because"] == {"torchIntraOp": "set in the code", "torchInterOp": "set in the code"}
         counts_of_code = "intra_op=4 (set in the code), inter_op=3 (set in the code)"
         assert marks == [f"torch {records[0]['version']}: {counts_of_code}"]
     assert lines(said) == expected
@@ -217,7 +217,7 @@ def test_no_plan_and_a_bad_one_leave_torch_as_it_is(imported, plan, said):
 def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(imported):
     # Its worker asks torch for one thread, and has it under override too.
     steps = ["fork"], ["loader"], ["eager"], ["loader"], ["fork"]
-    seen, said = imported(torch_lab.installed(), PLAN + ";existing=override", *steps, env={OMP: "2"})
+    seen, said = imported(torch_lab.installed(), PLAN + ";existing_values=override", *steps, env={OMP: "2"})
     assert (seen[1], seen[3]) == (1, 1)
     (warning,) = lines(said)[1:]
     assert re.fullmatch(

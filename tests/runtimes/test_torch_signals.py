@@ -114,7 +114,7 @@ def test_what_a_signal_handler_raises_reaches_the_application_and_torch_has_the_
     having, step, tmp_path
 ):
     variables = {**shim_lab.python_path(shim_lab.mount(tmp_path)), "RADDLE_LOG": "0"}
-    command = [having().python, "-c", AT_EACH_LINE, "v=1;omp=2;torch_inter=2", json.dumps(tried), str(step)]
+    command = [having().python, "-c", AT_EACH_LINE, "v=1;omp=2;torch_inter_op=2", json.dumps(tried), str(step)]
     done = shim_lab.python(*command, env=variables, cpus=CPUS, check=False)
     assert done.returncode == 0, done.stderr
     (installing, not_installed), (running, not_run) = json.loads(done.stdout.splitlines()[-1])

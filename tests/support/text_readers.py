@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 TEXTS = (
-    "v=1;intra=4;env_intra=3;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect",
-    "v=1;intra=8;global=1;global_intra=16;runs=4;floor=1;min=2;min_inter=2;mode=parallel;excl=8;graph=all",
-    "v=1;excl=4;cpus=0-15;cores=0-7|8-15;nodes=0-3,8-11|4-7,12-15;l3=0-3|4-7;kinds=0-1|2-7;slow=1;isolated=2;gpu_nodes=1",
-    "v=1;session.intra_op.allow_spinning=0;cuda.gpu_mem_limit=1073741824;openvino.num_streams=2;alloc=mimalloc",
+    "v=1;intra_op=4;intra_op_without_shim=3;inter_op=1;spinning=bounded;spin_duration_us=200;execution_mode=sequential;affinity=none;exclusive_cpus=0;streams=1;workers=1;existing_values=respect",
+    "v=1;intra_op=8;global_thread_pool=1;global_intra_op=16;concurrent_runs=4;floor=1;min_intra_op=2;min_inter_op=2;execution_mode=parallel;exclusive_cpus=8;graph_optimization_level=all",
+    "v=1;exclusive_cpus=4;cpus=0-15;cores=0-7|8-15;nodes=0-3,8-11|4-7,12-15;l3=0-3|4-7;kinds=0-1|2-7;slow=1;isolated=2;gpu_nodes=1",
+    "v=1;session.intra_op.allow_spinning=0;cuda.gpu_mem_limit=1073741824;openvino.num_streams=2;allocator=mimalloc",
     "v=1;cuda.arena_extend_strategy=kSameAsRequested;session.intra_op.spin_duration_us=-1;observe=runs;gpu=1",
     (
         '{"v":1,"set":{"intraOp":4},"because":{"intraOp":"cap"},"node":"n","budget":{"quota_cpus":1.5,"workers":2},'
@@ -52,17 +52,17 @@ def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: 
     _hold(env.decode(env.encode(dict(fields))) == fields, "encode and decode are inverse")
     found = resolution.resolve(fields, current.Facts(cpus, quota_cpus, workers))
     # Counts are integers: env's table says which words there are.
-    pairs: list[tuple[Any, Any]] = [(fields.get("intra"), found.intra), (fields.get("inter"), found.inter)]
-    if fields.get("global"):
-        pairs.append((fields.get("global_intra", fields.get("intra")), found.global_intra))
+    pairs: list[tuple[Any, Any]] = [(fields.get("intra_op"), found.intra_op), (fields.get("inter_op"), found.inter_op)]
+    if fields.get("global_thread_pool"):
+        pairs.append((fields.get("global_intra_op", fields.get("intra_op")), found.global_intra_op))
     for planned, value in pairs:
         _hold((planned is None) == (value is None), "a value is there exactly where it is planned")
         _hold(planned is None or 1 <= value <= planned, "a count is from one to the plan's")
-    _hold(found.spin in (None, *keys.WORDS["spin"]), "spin is one of the words")
-    _hold(found.spin != "bounded" or 0 <= found.spin_us <= 1000000, "spinning is bounded")
+    _hold(found.spinning in (None, *keys.WORDS["spinning"]), "spin is one of the words")
+    _hold(found.spinning != "bounded" or 0 <= found.spin_duration_us <= 1000000, "spinning is bounded")
     _hold(found.cap is None or found.cap >= 1, "the cap is a thread at least")
     if cpus:
-        _check_placed({**fields, "excl": cpuset.count(cpus)}, cpus)
+        _check_placed({**fields, "exclusive_cpus": cpuset.count(cpus)}, cpus)
 
 
 def _check_placed(fields: dict[str, int | str], cpus: int) -> None:

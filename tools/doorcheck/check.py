@@ -19,7 +19,8 @@ _COMMON: Final = {
 }
 GOVERNED: Final = {
     **_COMMON,
-    "RADDLE_PLAN": "v=1;intra=2;env_intra=1;inter=1;spin=bounded;spin_us=50;omp=1;blas=1;existing=respect",
+    "RADDLE_PLAN": "v=1;intra_op=2;intra_op_without_shim=1;inter_op=1;spinning=bounded;spin_duration_us=50;"
+    "omp=1;blas=1;existing_values=respect",
     "RADDLE_LITERALS": "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1",
     "ORT_INTRA_OP_NUM_THREADS": "1",
     "ORT_INTER_OP_NUM_THREADS": "1",

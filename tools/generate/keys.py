@@ -21,7 +21,7 @@ ALLOWED = {
 }
 NUMBERS = {name: allowed for name, allowed in ALLOWED.items() if not isinstance(allowed[0], str)}
 WORDS = {name: allowed for name, allowed in ALLOWED.items() if isinstance(allowed[0], str)}
-SWITCHES = [(field.key, field.switch) for field in FIELDS.values() if field.switch]
+SWITCHES = [(name, field.path.rpartition(".")[2], field.switch) for name, field in FIELDS.items() if field.switch]
 
 
 def python() -> str:
@@ -38,7 +38,7 @@ def python() -> str:
         _mapping("PROVIDERS", {name: provider.prefix for name, provider in entries.PROVIDERS.items()}),
         "# Key, SessionOptions' attribute, name in records, and what a session has where the code says nothing.",
         "SWITCHES = (",
-        *(f"    {_literal((key, one.attribute, one.report, one.initial))}," for key, one in SWITCHES),
+        *(f"    {_literal((key, one.attribute, name, one.initial))}," for key, name, one in SWITCHES),
         ")",
     ]
     return "\n".join(parts) + "\n"
@@ -81,13 +81,13 @@ def _c_lines() -> Iterator[str]:
     yield ""
     yield ""
     yield "/* What sessions are told: PAIR(key, off, on, since 1.x), ONE(key, setter, ...) */"
-    yield from macro("RD_SWITCHES(PAIR, ONE)", [_switch(key, one) for key, one in SWITCHES])
+    yield from macro("RD_SWITCHES(PAIR, ONE)", [_switch(key, one) for key, _, one in SWITCHES])
     yield ""
-    yield f"enum {{ {', '.join(_enumerator(f'switch_{key}') for key, _ in SWITCHES)}, RD_SWITCH_COUNT }};"
+    yield f"enum {{ {', '.join(_enumerator(f'switch_{key}') for key, *_ in SWITCHES)}, RD_SWITCH_COUNT }};"
     yield ""
     yield "/* As in slots.h. */"
     yield "enum {"
-    yield from (f"    SLOT_{name} = {slot}," for _, one in SWITCHES for name, slot in one.setters)
+    yield from (f"    SLOT_{name} = {slot}," for *_, one in SWITCHES for name, slot in one.setters)
     yield "};"
     yield ""
     yield "#endif"

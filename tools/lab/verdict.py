@@ -40,7 +40,7 @@ def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]
     """One verdict per session of the scenario; `bound` is Raddle's container."""
     by_id = {result.get("id"): result for result in results}
     sides = {RADDLE: by_id.get(f"{scenario.name}-{RADDLE}"), STOCK: by_id.get(f"{alike(scenario)}-{STOCK}")}
-    planned = bound.planned().get("intra")
+    planned = bound.planned().get("intra_op")
     outcome = []
     for number, (limits, expected) in enumerate(scenario.sessions):
         raddle, stock = (_session(sides[side], number) for side in (RADDLE, STOCK))

@@ -24,7 +24,7 @@ def install(module: Any, plan_text: str) -> None:
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], count: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     own = os.environ.get(env.OMP, "")
-    is_own = kwargs.get("intra_threads") not in UNSET or own not in ("", str(_library.fields["intra"]))
+    is_own = kwargs.get("intra_threads") not in UNSET or own not in ("", str(_library.fields["intra_op"]))
     if is_own and not _library.override:
         return args, kwargs
     return args, {**kwargs, "intra_threads": max(1, count // (kwargs.get("inter_threads") or 1))}

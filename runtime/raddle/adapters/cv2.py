@@ -15,7 +15,7 @@ def install(module: Any, plan_text: str) -> None:
     _library.read(module, plan_text)
     wanted = _library.wanted()
     is_own = "OPENCV_FOR_THREADS_NUM" in os.environ and not _library.override
-    if wanted is None or wanted.intra is None or is_own or module.getNumThreads() <= wanted.intra:
+    if wanted is None or wanted.intra_op is None or is_own or module.getNumThreads() <= wanted.intra_op:
         return
-    module.setNumThreads(wanted.intra)
+    module.setNumThreads(wanted.intra_op)
     _library.note()

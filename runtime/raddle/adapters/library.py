@@ -33,7 +33,7 @@ class Library:
     Until `read` was called nothing is planned.
     """
 
-    def __init__(self, name: str, mapped: Tuple[bytes, ...] = (), key: str = "intra") -> None:
+    def __init__(self, name: str, mapped: Tuple[bytes, ...] = (), key: str = "intra_op") -> None:
         self.name = name
         self.mapped = mapped or libraries.name_starts(name)
         self.key = key
@@ -51,10 +51,10 @@ class Library:
         """Takes over the plan for the library of this module. Raises env.PlanError."""
         self.package = module.__name__.partition(".")[0]
         self.plan_text, fields = plan_text, env.decode(plan_text)
-        self.override = fields.get("existing") == "override"
+        self.override = fields.get("existing_values") == "override"
         # A plan for other families than ONNX Runtime's has no count but OpenMP's.
         self.key = self.key if self.key in fields else "omp"
-        self.fields = {**fields, "intra": fields[self.key]} if self.key in fields else {}
+        self.fields = {**fields, "intra_op": fields[self.key]} if self.key in fields else {}
 
     def wanted(self) -> Optional[resolution.Effective]:
         """What the plan comes to in this process now, None where it has no count for the library."""
@@ -131,11 +131,11 @@ class Library:
             return None
         try:
             wanted = self.wanted()
-            if wanted is None or wanted.intra is None:
+            if wanted is None or wanted.intra_op is None:
                 return None
-            result = ours(*told, wanted.intra)
-            if self._told != (os.getpid(), wanted.intra):
-                self._told = os.getpid(), wanted.intra
+            result = ours(*told, wanted.intra_op)
+            if self._told != (os.getpid(), wanted.intra_op):
+                self._told = os.getpid(), wanted.intra_op
                 self.note()
         except Exception as error:
             log.failed(f"{self.name} is not configured", error)
@@ -150,10 +150,11 @@ class Library:
         wanted = self.wanted()
         if wanted is None:
             return
-        why = wanted.because.get("intra", "")
-        if count not in (None, wanted.intra):
+        recorded = "omp" if self.key == "omp" else "intraOp"
+        why = wanted.because.get("intraOp", "")
+        if count not in (None, wanted.intra_op):
             why = "set in the code"
-        noted = {self.key: wanted.intra if count is None else count, **details}
+        noted = {recorded: wanted.intra_op if count is None else count, **details}
         if self._noted == (os.getpid(), noted):
             return
         self._noted = os.getpid(), noted
@@ -164,14 +165,14 @@ class Library:
                 "pid": os.getpid(),
                 "plan": self.plan_text,
                 "effective": noted,
-                "because": {self.key: why} if why else {},
+                "because": {recorded: why} if why else {},
                 "cpus": self.facts.cpus,
                 "quotaCPUs": self.facts.quota_cpus,
                 "throttled": self.facts.throttled,
                 "workersSeen": self.facts.workers_seen,
             }
         )
-        line = f"{self.name} {self.version()}".strip() + f": threads={noted[self.key]}" + (f" ({why})" if why else "")
+        line = f"{self.name} {self.version()}".strip() + f": threads={noted[recorded]}" + (f" ({why})" if why else "")
         log.announce(self.name, line, first_worker=self.facts.first_worker)
 
     def version(self) -> str:

@@ -52,7 +52,7 @@ def _overridden(_: None, args: tuple[Any, ...], kwargs: dict[str, Any], count: i
 
 def _spins() -> bool:
     wanted = _library.wanted()
-    return wanted is None or wanted.spin != "never"
+    return wanted is None or wanted.spinning != "never"
 
 
 def overlay(config: dict[str, Any], count: int, *, spins: bool, override: bool = False) -> str:

@@ -42,7 +42,7 @@ def groups(
 
 def _placement_policy(fields: Mapping[str, Any]) -> PlacementPolicy:
     return PlacementPolicy(
-        fields.get("numa", "auto"), fields.get("ctype", "auto"), bool(fields.get("smt")), bool(fields.get("gpu"))
+        fields.get("numa", "auto"), fields.get("core_type", "auto"), bool(fields.get("smt")), bool(fields.get("gpu"))
     )
 
 

@@ -38,14 +38,12 @@ class Switch(NamedTuple):
 
     attribute   of Python's SessionOptions
     setters     functions of OrtApi with their places in it: one that takes the value, or the one for off and for on
-    report      its name in records
     initial     what a session has where the code says nothing
     since       the minor version of 1.x whose OrtApi has them; 0: it is older than any that the native shim meets
     """
 
     attribute: str
     setters: Tuple[Tuple[str, int], ...]
-    report: str
     initial: bool
     since: int = 0
 
@@ -60,7 +58,7 @@ class Field(NamedTuple):
     schema    its OpenAPI schema, without description and default
     default   as a JSON value; None: the API server fills nothing in
     initial   the Policy's own value where the spec says nothing
-    key       its key in RADDLE_PLAN, where the plan says it as it is; "": the planner decides with it
+    in_plan   RADDLE_PLAN has it as it is; False: the planner decides with it
     switch    for a switch of ONNX Runtime's sessions that the shims set
     """
 
@@ -71,7 +69,7 @@ class Field(NamedTuple):
     schema: Mapping[str, Any]
     default: Any
     initial: Any
-    key: str = ""
+    in_plan: bool = False
     switch: Optional[Switch] = None
 
 
@@ -188,11 +186,17 @@ def _read_providers(
 
 
 def word(
-    path: str, allowed: Tuple[str, ...], default: Optional[str], text: str, *, key: str = "", filled_in: bool = True
+    path: str,
+    allowed: Tuple[str, ...],
+    default: Optional[str],
+    text: str,
+    *,
+    in_plan: bool = False,
+    filled_in: bool = True,
 ) -> Any:
     """One of the words; None where the application's own stays. `filled_in` as for `count`."""
     schema = {"type": "string", "enum": list(allowed)}
-    return Field(path, text, _read_word, allowed, schema, default if filled_in else None, default, key)
+    return Field(path, text, _read_word, allowed, schema, default if filled_in else None, default, in_plan)
 
 
 def name(path: str, word: str, text: str) -> Any:
@@ -208,9 +212,11 @@ def count(path: str, allowed: Tuple[int, int], default: Optional[int], text: str
     return Field(path, text, read_count, allowed, schema, default if filled_in else None, default)
 
 
-def flag(path: str, default: Optional[bool], text: str, *, key: str = "", switch: Optional[Switch] = None) -> Any:
+def flag(
+    path: str, default: Optional[bool], text: str, *, in_plan: bool = False, switch: Optional[Switch] = None
+) -> Any:
     """True or false; None where the application's own stays."""
-    return Field(path, text, _read_flag, (False, True), {"type": "boolean"}, default, default, key, switch)
+    return Field(path, text, _read_flag, (False, True), {"type": "boolean"}, default, default, in_plan, switch)
 
 
 def duration_us(path: str, text: str) -> Any:

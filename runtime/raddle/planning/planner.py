@@ -48,8 +48,9 @@ class Plan(NamedTuple):
     intra_op, omp, blas   thread counts; None: set nothing (NoCPUBound, or the family isn't chosen).
     other_blas            MKL's and BLIS's count, which is OpenBLAS's; None as above.
     intra_op_without_shim what is right in a process that no shim reaches, where nothing stops ORT's threads spinning.
-    inter_op, mode        ORT's second pool (None: the pod spec's own count stays); `mode` is sequential or parallel.
-    spinning, spin_us     never, bounded (for spin_us microseconds) or always.
+    inter_op              ORT's second pool; None: the pod spec's own count stays.
+    execution_mode        sequential or parallel.
+    spinning              never, bounded (for spin_duration_us microseconds) or always.
     exclusive_spinning    what `spinning` becomes where the CPUs turn out to be the exclusive ones; None: the same.
     over_quota            the count may be above the limit's CPUs, which is CPU time and not parallelism.
     expected              what the model says of these settings under the load that the policy states; None: none is.
@@ -59,7 +60,7 @@ class Plan(NamedTuple):
     cap                   threads that all streams together may use; None: unknown.
     streams               workers x sessions (x concurrent runs for Throughput) that share `cap`.
     workers               processes that the plan reckons with.
-    runs                  callers that run at the same time in one process.
+    concurrent_runs       callers that run at the same time in one process.
     torch_inter_op        torch's inter-op pool; None: torch isn't chosen.
     global_intra_op       size of the one intra-op pool that all sessions of a process share; None: each has its own.
     gpu                   the container has a GPU.
@@ -75,9 +76,9 @@ class Plan(NamedTuple):
     intra_op: Optional[int]
     intra_op_without_shim: Optional[int]
     inter_op: Optional[int]
-    mode: str
+    execution_mode: str
     spinning: str
-    spin_us: int
+    spin_duration_us: int
     exclusive_spinning: Optional[str]
     over_quota: bool
     expected: Optional[model.Expected]
@@ -90,7 +91,7 @@ class Plan(NamedTuple):
     cap: Optional[int]
     streams: int
     workers: int
-    runs: int
+    concurrent_runs: int
     torch_inter_op: Optional[int]
     global_intra_op: Optional[int]
     gpu: bool
@@ -118,21 +119,21 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     omp, blas, other_blas = _openmp_and_blas(capacity, harmless, intra_op, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
     spinning = _spinning(capacity, streams, peak, chosen, budget, policy, because)
-    spin_us = BOUNDED_SPIN_US if spinning == "bounded" else 0
+    spin_duration_us = BOUNDED_SPIN_US if spinning == "bounded" else 0
     exclusive_spinning = _exclusive_spinning(capacity, spinning, policy, because)
     affinity = _affinity(capacity, streams, intra_op, policy, because)
     cpus = _pool(machine, capacity, intra_op, budget, policy)
     groups, memory = _places(machine, cpus, intra_op, affinity, budget)
-    expected = _expected(load, capacity, intra_op, exclusive_spinning or spinning, spin_us)
+    expected = _expected(load, capacity, intra_op, exclusive_spinning or spinning, spin_duration_us)
     if expected is not None:
         because["expected"] = "a model of spec.load, not measured"
     return Plan(
         intra_op=intra_op,
         intra_op_without_shim=without_shim,
         inter_op=inter_op,
-        mode="parallel" if parallel else "sequential",
+        execution_mode="parallel" if parallel else "sequential",
         spinning=spinning,
-        spin_us=spin_us,
+        spin_duration_us=spin_duration_us,
         exclusive_spinning=exclusive_spinning,
         over_quota=_is_over(capacity, chosen),
         expected=expected,
@@ -145,7 +146,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         cap=capacity.threads,
         streams=streams,
         workers=budget.workers,
-        runs=policy.concurrent_runs,
+        concurrent_runs=policy.concurrent_runs,
         torch_inter_op=inter_op if "torch" in policy.runtimes and intra_op is not None else None,
         global_intra_op=_global_intra_op(capacity, intra_op, budget, policy, because),
         gpu=budget.gpu,

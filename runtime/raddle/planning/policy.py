@@ -182,7 +182,7 @@ class Policy(NamedTuple):
         ("Disable", "Basic", "Extended", "All"),
         None,
         "How far ONNX Runtime rewrites the graph when it loads a model. Absent keeps the application's setting.",
-        key="graph",
+        in_plan=True,
     )
     global_thread_pool: bool = kinds.flag(
         "onnxruntime.globalThreadPool",
@@ -194,38 +194,33 @@ class Policy(NamedTuple):
         "onnxruntime.sharedAllocator",
         False,
         "Whether all sessions of a process share one arena of CPU memory.",
-        key="shared_arena",
+        in_plan=True,
     )
     cpu_mem_arena: Optional[bool] = kinds.flag(
         "onnxruntime.cpuMemArena",
         None,
         "Whether a session keeps freed CPU memory in an arena for the next run. false uses less memory and more "
         "time. Absent keeps the application's setting.",
-        key="arena",
-        switch=Switch(
-            "enable_cpu_mem_arena", (("DisableCpuMemArena", 19), ("EnableCpuMemArena", 18)), "arena", initial=True
-        ),
+        in_plan=True,
+        switch=Switch("enable_cpu_mem_arena", (("DisableCpuMemArena", 19), ("EnableCpuMemArena", 18)), initial=True),
     )
     mem_pattern: Optional[bool] = kinds.flag(
         "onnxruntime.memPattern",
         None,
         "Whether a session plans its memory from the shapes of the first run. false uses less memory if shapes vary. "
         "Absent keeps the application's setting.",
-        key="mem_pattern",
-        switch=Switch(
-            "enable_mem_pattern", (("DisableMemPattern", 17), ("EnableMemPattern", 16)), "memPattern", initial=True
-        ),
+        in_plan=True,
+        switch=Switch("enable_mem_pattern", (("DisableMemPattern", 17), ("EnableMemPattern", 16)), initial=True),
     )
     deterministic_compute: Optional[bool] = kinds.flag(
         "onnxruntime.deterministicCompute",
         None,
         "Whether to use kernels that give the same result in every run, at the cost of speed; most of them are for "
         "GPUs. Absent keeps the application's setting.",
-        key="deterministic",
+        in_plan=True,
         switch=Switch(
             "use_deterministic_compute",
             (("SetDeterministicCompute", 273),),
-            "deterministicCompute",
             initial=False,
             since=17,
         ),
@@ -234,7 +229,7 @@ class Policy(NamedTuple):
         "onnxruntime.arenaShrinkage",
         False,
         "Whether to release the arena's unused memory after each run. This adds time to each run.",
-        key="shrink",
+        in_plan=True,
     )
     config_entries: Tuple[Tuple[str, str], ...] = kinds.config_entries(
         "onnxruntime.configEntries",

@@ -121,78 +121,84 @@ def _as_policy_says(name: str, field: Field) -> Key:
         return int(wanted) if isinstance(wanted, bool) else wanted.lower()
 
     allowed = entries.SWITCH if field.allowed == (False, True) else tuple(word.lower() for word in field.allowed)
-    return Key(field.key, allowed, value, onnxruntime=True)
+    return Key(name, allowed, value, onnxruntime=True)
 
 
-_SAID = [_as_policy_says(name, field) for name, field in FIELDS.items() if field.key]
+_SAID = [_as_policy_says(name, field) for name, field in FIELDS.items() if field.in_plan]
 _STREAMS = (1, env.MAX_STREAMS)
+SPINNING = ("never", "bounded", "always")
 
 # In this order they are in the text; entries, provider options (`entries.PLAN_KEYS`) and `env.LISTS` are there too.
 NUMBERS: Tuple[Key, ...] = (
     # Absent: leave the count alone.
-    Key("intra", THREADS, lambda plan, _: plan.intra_op, onnxruntime=True),
-    # Raddle's own count in ORT_INTRA; absent: intra.
+    Key("intra_op", THREADS, lambda plan, _: plan.intra_op, onnxruntime=True),
+    # Raddle's own count in ORT_INTRA; absent: intra_op.
     Key(
-        "env_intra",
+        "intra_op_without_shim",
         THREADS,
         lambda plan, _: plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         onnxruntime=True,
     ),
-    Key("inter", THREADS, lambda plan, _: plan.inter_op, onnxruntime=True),
+    Key("inter_op", THREADS, lambda plan, _: plan.inter_op, onnxruntime=True),
     Key(
-        "spin_us", (0, 1000000), lambda plan, _: plan.spin_us if plan.spinning == "bounded" else None, onnxruntime=True
-    ),
-    # 1: what may spin for a time spins without end where the CPUs are the exclusive ones.
-    Key(
-        "excl_always",
-        entries.SWITCH,
-        lambda plan, _: 1 if plan.exclusive_spinning == "always" else None,
+        "spin_duration_us",
+        (0, 1000000),
+        lambda plan, _: plan.spin_duration_us if plan.spinning == "bounded" else None,
         onnxruntime=True,
     ),
     # 1: the counts may be above the quota's CPUs.
     Key("over_quota", entries.SWITCH, lambda plan, _: 1 if plan.over_quota else None, onnxruntime=True),
     # CPUs that are expected to be exclusive; 0: shared.
-    Key("excl", (0, env.MAX_EXCLUSIVE_CPUS), lambda plan, _: plan.exclusive_cpus),
+    Key("exclusive_cpus", (0, env.MAX_EXCLUSIVE_CPUS), lambda plan, _: plan.exclusive_cpus),
     # 1: use all threads of a core.
     Key("smt", entries.SWITCH, lambda _, policy: int(policy.smt == "AllThreads")),
     # Workers x sessions that share the container's CPUs.
     Key("streams", _STREAMS, lambda plan, _: plan.streams),
     Key("workers", _STREAMS, lambda plan, _: plan.workers),
     # Callers that run at the same time in one process.
-    Key("runs", _STREAMS, lambda plan, _: plan.runs),
-    Key("min", THREADS, lambda _, policy: max(policy.min_intra_op, policy.intra_op or 1)),
-    Key("max", THREADS, lambda _, policy: policy.max_intra_op),
+    Key("concurrent_runs", _STREAMS, lambda plan, _: plan.concurrent_runs),
+    Key("min_intra_op", THREADS, lambda _, policy: max(policy.min_intra_op, policy.intra_op or 1)),
+    Key("max_intra_op", THREADS, lambda _, policy: policy.max_intra_op),
     # A count that the policy names itself is not cut in the container either, as with `min`.
-    Key("min_inter", THREADS, lambda _, policy: policy.inter_op, onnxruntime=True),
+    Key("min_inter_op", THREADS, lambda _, policy: policy.inter_op, onnxruntime=True),
     # 1: throughput, a fractional quota is rounded down; 0: latency, up.
     Key("floor", entries.SWITCH, lambda _, policy: int(policy.objective == "Throughput")),
     Key("omp", THREADS, lambda plan, _: plan.omp),
     Key("blas", THREADS, lambda plan, _: plan.blas),
     # Absent: leave torch's inter-op pool alone.
-    Key("torch_inter", THREADS, lambda plan, _: plan.torch_inter_op),
+    Key("torch_inter_op", THREADS, lambda plan, _: plan.torch_inter_op),
     # 1: the container has a GPU.
     Key("gpu", entries.SWITCH, lambda plan, _: int(plan.gpu)),
     # 1: one thread pool for all sessions of a process; absent and 0: each has its own.
-    Key("global", entries.SWITCH, lambda plan, _: 1 if plan.global_intra_op is not None else None, onnxruntime=True),
-    # That pool's size; absent: intra.
-    Key("global_intra", THREADS, lambda plan, _: plan.global_intra_op, onnxruntime=True),
+    Key(
+        "global_thread_pool",
+        entries.SWITCH,
+        lambda plan, _: 1 if plan.global_intra_op is not None else None,
+        onnxruntime=True,
+    ),
+    # That pool's size; absent: intra_op.
+    Key("global_intra_op", THREADS, lambda plan, _: plan.global_intra_op, onnxruntime=True),
     *(key for key in _SAID if key.allowed == entries.SWITCH),
 )
 WORDS: Tuple[Key, ...] = (
-    Key("spin", ("never", "bounded", "always"), lambda plan, _: plan.spinning, onnxruntime=True),
-    Key("mode", ("sequential", "parallel"), lambda plan, _: plan.mode, onnxruntime=True),
+    Key("spinning", SPINNING, lambda plan, _: plan.spinning, onnxruntime=True),
+    # Absent: as `spinning`, also where the CPUs are the exclusive ones.
+    Key("exclusive_spinning", SPINNING, lambda plan, _: plan.exclusive_spinning, onnxruntime=True),
+    Key("execution_mode", ("sequential", "parallel"), lambda plan, _: plan.execution_mode, onnxruntime=True),
     *(key for key in _SAID if key.allowed != entries.SWITCH),
-    Key("aff", ("none", "numa", "core"), lambda plan, _: plan.affinity),
+    Key("affinity", ("none", "numa", "core"), lambda plan, _: plan.affinity),
     # Absent: one NUMA node where it holds enough of the CPUs.
     Key("numa", ("single", "any"), lambda _, policy: _wanted(placement_policy(policy).numa)),
     # Absent: the fastest that there are, never two kinds in one pool.
-    Key("ctype", ("performance", "efficient", "any"), lambda _, policy: _wanted(placement_policy(policy).core_type)),
-    Key("existing", ("respect", "override"), lambda _, policy: policy.existing_values.lower()),
+    Key(
+        "core_type", ("performance", "efficient", "any"), lambda _, policy: _wanted(placement_policy(policy).core_type)
+    ),
+    Key("existing_values", ("respect", "override"), lambda _, policy: policy.existing_values.lower()),
     # Absent: sessions.
     Key("observe", ("none", "sessions", "runs"), lambda _, policy: policy.observe.lower()),
     # Absent: system.
     Key(
-        "alloc",
+        "allocator",
         ("system", "mimalloc", "jemalloc", "tcmalloc"),
         lambda _, policy: None if policy.allocator == "System" else policy.allocator.lower(),
     ),
@@ -219,7 +225,7 @@ def shim_text(plan: Plan, policy: Policy, machine: Optional[Machine] = None) -> 
     return text
 
 
-# Of the policy's own entries the one by which the intra-op pool's threads spin, whatever `spin_us` says.
+# Of the policy's own entries the one by which the intra-op pool's threads spin, whatever `spin_duration_us` says.
 _SPIN_ENTRY = "session.intra_op.spin_duration_us"
 
 
@@ -227,12 +233,12 @@ def values(plan: Plan, policy: Policy) -> Dict[str, Any]:
     """The plan's values under the names that people read; absent ones are left out."""
     said = dict(policy.config_entries).get(_SPIN_ENTRY) if plan.spinning == "bounded" else None
     # Below zero it is the runtime's own time.
-    spin_us = plan.spin_us or None if said is None else int(said) if int(said) >= 0 else None
+    spin_us = plan.spin_duration_us or None if said is None else int(said) if int(said) >= 0 else None
     result: Dict[str, Any] = {
         "intraOp": plan.intra_op,
         "intraOpWithoutShim": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         "interOp": plan.inter_op,
-        "executionMode": plan.mode,
+        "executionMode": plan.execution_mode,
         "spinning": plan.spinning,
         "spinDurationUs": spin_us,
         "exclusiveSpinning": plan.exclusive_spinning,

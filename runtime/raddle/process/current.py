@@ -83,7 +83,7 @@ def place(fields: Mapping[str, Any], cpus: int | None, owner: str = "") -> Place
 
     They are where they are as many as the plan expects to be exclusive, or have an `owner` (`owner_of`).
     """
-    if not cpus or (fields.get("excl", 0) != cpuset.count(cpus) and not owner):
+    if not cpus or (fields.get("exclusive_cpus", 0) != cpuset.count(cpus) and not owner):
         return None
     try:
         # Imported here: only an exclusive container needs it.

@@ -26,8 +26,8 @@ class Effective:
     `cap` is the number of threads that fit one session's share, None where neither quota nor cpuset is known.
     `exclusive` is True when the CPUs are the exclusive ones that the plan expects, or somebody says that they are, and
     no other stream shares them.
-    `global_intra` is the size of the one pool of all sessions of this process, None where each has its own.
-    `spin` is what the planned counts come to; `spinning` says it of the counts that a session really has.
+    `global_intra_op` is the size of the one pool of all sessions of this process, None where each has its own.
+    `spinning` is what the planned counts come to; `pools_spin` says it of the counts that a session really has.
     """
 
     __slots__ = (
@@ -37,21 +37,21 @@ class Effective:
         "cpus_where",
         "endless",
         "exclusive",
-        "global_intra",
-        "inter",
-        "intra",
+        "global_intra_op",
+        "inter_op",
+        "intra_op",
         "oversubscribed",
         "runs",
-        "spin",
-        "spin_us",
+        "spin_duration_us",
+        "spinning",
     )
 
     def __init__(self) -> None:
-        self.intra: int | None = None
-        self.inter: int | None = None
-        self.global_intra: int | None = None
-        self.spin: str | None = None
-        self.spin_us = 0
+        self.intra_op: int | None = None
+        self.inter_op: int | None = None
+        self.global_intra_op: int | None = None
+        self.spinning: str | None = None
+        self.spin_duration_us = 0
         self.cap: int | None = None
         self.exclusive = False
         self.because: dict[str, str] = {}
@@ -63,12 +63,12 @@ class Effective:
         self.oversubscribed = False
         self.endless = False
 
-    def spinning(self, intra: int | None, inter: int | None, *, parallel: bool) -> tuple[str, str]:
+    def pools_spin(self, intra_op: int | None, inter_op: int | None, *, parallel: bool) -> tuple[str, str]:
         """What pools of these counts do that are planned to spin for a time, and why where that is not it.
 
         Threads of one session that want a CPU at once are its callers, and its pools' workers.
         """
-        runnable = self.runs + (intra or 1) - 1 + ((inter or 1) - 1 if parallel else 0)
+        runnable = self.runs + (intra_op or 1) - 1 + ((inter_op or 1) - 1 if parallel else 0)
         if self.oversubscribed or (self.cpu_capacity is not None and runnable > self.cpu_capacity):
             return "never", "planned bounded, turned off: " + self.cpus_where
         return ("always" if self.endless else "bounded"), ""
@@ -92,22 +92,29 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
         cpus_where += f", shared by {workers} workers"
     share = None if threads is None else max(1, threads // workers)
     result.cap = None if threads is None else max(1, threads // streams)
-    least = fields.get("min", 1)
-    result.intra = _clamped("intra", fields.get("intra"), result.cap, least, where, result.because)
-    result.inter = _clamped("inter", fields.get("inter"), result.cap, fields.get("min_inter", 1), where, result.because)
-    if fields.get("global"):
-        planned = fields.get("global_intra", fields.get("intra"))
-        result.global_intra = _clamped("global_intra", planned, share, least, where, result.because)
-    result.exclusive = (0 < fields.get("excl", 0) == size or facts.owner != "") and streams == 1
-    result.runs, result.cpu_capacity, result.cpus_where = fields.get("runs", 1), cpu_capacity, cpus_where
-    result.oversubscribed, result.endless = oversubscribed, result.exclusive and bool(fields.get("excl_always"))
-    result.spin = fields.get("spin")
-    if result.spin == "bounded":
-        result.spin, why = result.spinning(result.intra, result.inter, parallel=fields.get("mode") == "parallel")
+    least = fields.get("min_intra_op", 1)
+    result.intra_op = _clamped("intraOp", fields.get("intra_op"), result.cap, least, where, result.because)
+    result.inter_op = _clamped(
+        "interOp", fields.get("inter_op"), result.cap, fields.get("min_inter_op", 1), where, result.because
+    )
+    if fields.get("global_thread_pool"):
+        planned = fields.get("global_intra_op", fields.get("intra_op"))
+        result.global_intra_op = _clamped("globalIntraOp", planned, share, least, where, result.because)
+    result.exclusive = (0 < fields.get("exclusive_cpus", 0) == size or facts.owner != "") and streams == 1
+    result.runs, result.cpu_capacity, result.cpus_where = fields.get("concurrent_runs", 1), cpu_capacity, cpus_where
+    result.oversubscribed, result.endless = (
+        oversubscribed,
+        result.exclusive and fields.get("exclusive_spinning") == "always",
+    )
+    result.spinning = fields.get("spinning")
+    if result.spinning == "bounded":
+        result.spinning, why = result.pools_spin(
+            result.intra_op, result.inter_op, parallel=fields.get("execution_mode") == "parallel"
+        )
         if why:
-            result.because["spin"] = why
-        if result.spin == "bounded":
-            result.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
+            result.because["spinning"] = why
+        if result.spinning == "bounded":
+            result.spin_duration_us = fields.get("spin_duration_us", DEFAULT_SPIN_US)
     return result
 
 

@@ -11,7 +11,7 @@ from raddle.report import record
 # Durations below 2^18 ns (0.26 ms) count as that, and those from 2^34 ns (17 s) on have no bucket.
 SHORTEST, LONGEST = 18, 34
 # A session's count of threads, under the names that adapters give it.
-_COUNTS = ("intra", "torchIntra", "omp")
+_COUNTS = ("intraOp", "torchIntraOp", "omp")
 # The whole reason where a runtime follows a variable that is not the plan's.
 _VARIABLES = ("MKL_NUM_THREADS", env.OMP, env.OMP + " has another value")
 

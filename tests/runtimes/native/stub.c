@@ -147,7 +147,7 @@ static OrtStatus* ORT_API_CALL global_creation(OrtThreadingOptions* with, void* 
 }
 
 static const OrtSessionOptions new_options = {
-    .graph = 99, .own_pool = 1, .switches = {[RD_SWITCH_ARENA] = 1, [RD_SWITCH_MEM_PATTERN] = 1}};
+    .graph = 99, .own_pool = 1, .switches = {[RD_SWITCH_CPU_MEM_ARENA] = 1, [RD_SWITCH_MEM_PATTERN] = 1}};
 static OrtStatus* ORT_API_CALL create_options(OrtSessionOptions** out) NO_EXCEPTION {
     *out = calloc(1, sizeof **out);
     **out = new_options;

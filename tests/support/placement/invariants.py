@@ -59,9 +59,9 @@ def faults(
 
 def _annotations(made: Plan, machine: Machine | None, budget: Budget, policy: Policy) -> Iterator[str]:
     shim = wire.shim_text(made, policy, machine)
-    if len(shim) > env.RESERVED_SHIM or env.decode(shim).get("intra", made.intra_op) != made.intra_op:
+    if len(shim) > env.RESERVED_SHIM or env.decode(shim).get("intra_op", made.intra_op) != made.intra_op:
         yield f"RADDLE_PLAN is {shim}"
-    variable = env.decode(shim).get("env_intra", made.intra_op)
+    variable = env.decode(shim).get("intra_op_without_shim", made.intra_op)
     if "onnxruntime" in policy.runtimes and variable != made.intra_op_without_shim:
         yield f"a variable of {variable}, the count without a shim is {made.intra_op_without_shim}"
     text = wire.plan_text(made, budget, policy, "InferenceThreading/name", "node")
@@ -134,8 +134,8 @@ def _spinning(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
         if made.spinning != policy.spinning.lower():
             yield "another spinning than the policy's"
     elif made.spinning != "never":
-        if made.spinning != "bounded" or made.spin_us < 1:
-            yield f"spinning {made.spinning} for {made.spin_us} µs without the policy's word"
+        if made.spinning != "bounded" or made.spin_duration_us < 1:
+            yield f"spinning {made.spinning} for {made.spin_duration_us} µs without the policy's word"
         if made.streams > 1 or budget.gpu or (not made.over_quota and (made.budget_cpus or 0) < 1):
             yield f"spinning with {made.streams} streams, GPU {budget.gpu}, {made.budget_cpus} CPUs"
         if not made.over_quota and made.peak_runnable.get("onnxruntime", 0) > ceil(made.budget_cpus or 0):
@@ -271,10 +271,14 @@ def in_the_container(machine: Machine, budget: Budget, policy: Policy) -> Iterat
             if facts.placed != placed:
                 yield f"placed {facts.placed} by what the plan tells of the machine, by the machine {placed}"
     found = resolution.resolve(fields, facts)
-    for name, count in (("intra", found.intra), ("inter", found.inter), ("global_intra", found.global_intra)):
+    for name, count in (
+        ("intra_op", found.intra_op),
+        ("inter_op", found.inter_op),
+        ("global_intra_op", found.global_intra_op),
+    ):
         if (count is None) != (name not in fields) or not 1 <= (count or 1) <= int(fields.get(name, 1)):
             yield f"{name} {count} in the container, planned {fields.get(name)}"
-    if facts.placed is not None and found.intra is not None:
+    if facts.placed is not None and found.intra_op is not None:
         least = min(planned.intra_op or 1, there.intra_op or 1)
-        if found.intra != least:
-            yield f"{found.intra} threads in the container, planned {planned.intra_op}, there {there.intra_op}"
+        if found.intra_op != least:
+            yield f"{found.intra_op} threads in the container, planned {planned.intra_op}, there {there.intra_op}"

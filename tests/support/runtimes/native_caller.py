@@ -66,7 +66,7 @@ def started(
 class Caller:
     """A running caller.
 
-    with Caller(program("c", "1.20.0"), under("intra=2")) as caller:
+    with Caller(program("c", "1.20.0"), under("intra_op=2")) as caller:
         pool = caller.session()
     """
 

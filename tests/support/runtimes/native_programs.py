@@ -21,7 +21,7 @@ HERE = Path(__file__).parents[2] / "native"
 NATIVE = build.SOURCES
 # What compilers have made, by all that it depends on.
 KEPT = build.ROOT / "build" / "programs"
-PLAN = "v=1;intra=2;inter=1;spin=never"
+PLAN = "v=1;intra_op=2;inter_op=1;spinning=never"
 LINE = "raddle: onnxruntime 1.23.9: intra_op=2, inter_op=1, spinning off, affinity none"
 
 

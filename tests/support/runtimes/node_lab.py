@@ -132,8 +132,14 @@ def sums() -> dict[str, Any]:
 
 def plan(**fields: Any) -> str:
     """RADDLE_PLAN; two threads that don't spin, unless `fields` say otherwise. A dot in a key is a double underscore."""
-    chosen: dict[str, Any] = {"intra": 2, "inter": 1, "spin": "never", "mode": "sequential", "aff": "none"}
-    chosen |= {"excl": 0, "streams": 1, "workers": 1, "existing": "respect", **fields}
+    chosen: dict[str, Any] = {
+        "intra_op": 2,
+        "inter_op": 1,
+        "spinning": "never",
+        "execution_mode": "sequential",
+        "affinity": "none",
+    }
+    chosen |= {"exclusive_cpus": 0, "streams": 1, "workers": 1, "existing_values": "respect", **fields}
     parts = [f"{key.replace('__', '.')}={value}" for key, value in chosen.items() if value is not None]
     return ";".join(["v=1", *parts])
 

@@ -225,7 +225,7 @@ def _place(case: Case, shape: Candidate) -> tuple[float, float, float, float]:
     wanted, plan = case.planned(shape)
     threads, instances = max(1, plan.intra_op or 1), int(shape.get(INSTANCES) or 1)
     spins = plan.exclusive_spinning or plan.spinning
-    spin_us = float(dict(wanted.config_entries).get(SPIN_US, plan.spin_us))
+    spin_us = float(dict(wanted.config_entries).get(SPIN_US, plan.spin_duration_us))
     steps = {"never": 0.0, "bounded": 1 + log2(max(spin_us, 25.0) / 50) / 2, "always": 6.0}
     return log2(threads), steps.get(spins, 0.0), log2(instances), log2(threads * instances)
 

@@ -72,14 +72,14 @@ class Case:
         wanted, made = self.planned(candidate)
         result = dict(wanted.config_entries)
         spins = made.exclusive_spinning or made.spinning
-        duration = result.pop(SPIN_US, str(made.spin_us))
+        duration = result.pop(SPIN_US, str(made.spin_duration_us))
         if (made.intra_op, made.inter_op or 1) == (1, 1):
             spins = "never"
         default = policy.Policy()
         rest = wanted._replace(
             config_entries=tuple(sorted(result.items())), **{name: getattr(default, name) for name in _PLANNED}
         )
-        counts = (made.intra_op, made.inter_op, made.mode, made.global_intra_op)
+        counts = (made.intra_op, made.inter_op, made.execution_mode, made.global_intra_op)
         # ONNX Runtime's pool is its own; what else the process has of OpenMP does not serve the model.
         teams = () if self.onnxruntime else (made.omp, made.blas, made.other_blas, made.torch_inter_op)
         # Of no other runtime threads are pinned.

@@ -50,7 +50,7 @@ def threads_of(text: str) -> int:
 def planned(fields: Mapping[str, Any], cpus: int, count: int) -> tuple[str, int]:
     """The planner's groups for the workers of a pool of `count`, and the pool's CPUs; ("", 0) where there are none."""
     global _last  # noqa: PLW0603  # a cache of one: an application's sessions are alike
-    affinity = fields.get("aff", "none")
+    affinity = fields.get("affinity", "none")
     asked = (cpus, count, affinity, *[fields.get(key) for key in ("numa", "ctype", "smt", "gpu")])
     # Read and written once each: other threads make sessions too.
     known = _last

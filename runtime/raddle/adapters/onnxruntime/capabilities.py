@@ -35,7 +35,7 @@ class RuntimeCapabilities:
         self.fields = fields
         self.module = module
         self.version = version or OLDEST
-        self.respect = fields.get("existing") != "override"
+        self.respect = fields.get("existing_values") != "override"
         self.entries: dict[str, str] = {}
         self.sharing: Any = None
         self.openmp: Any = None
@@ -69,8 +69,8 @@ class RuntimeCapabilities:
     def _variables(self) -> tuple[tuple[str, str, int | None], ...]:
         fields = self.fields
         return (
-            ("intra", env.ORT_INTRA, fields.get("env_intra", fields.get("intra"))),
-            ("inter", env.ORT_INTER, fields.get("inter")),
+            ("intraOp", env.ORT_INTRA, fields.get("intra_op_without_shim", fields.get("intra_op"))),
+            ("interOp", env.ORT_INTER, fields.get("inter_op")),
         )
 
     def knows(self, key: str) -> bool:

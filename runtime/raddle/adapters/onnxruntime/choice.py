@@ -36,9 +36,9 @@ GLOBAL_POOL = "the process's global thread pool"
 class Choice:
     """Decides between the plan's values and the code's, for one options object.
 
-    `values` is what the session gets: intra, inter, mode, spin, spinUs, affinity, graph, sharedArena, globalPool,
-    configEntries, and SWITCHES by their names in records; absent where neither says anything. `because` says what
-    decided where it was not simply the plan.
+    `values` is what the session gets, by the names of the policy and the plan: intraOp, interOp, executionMode,
+    spinning, spinDurationUs, affinity, graphOptimizationLevel, sharedAllocator, globalThreadPool, configEntries, and
+    SWITCHES; absent where neither says anything. `because` says what decided where it was not simply the plan.
     core_taken   another session's workers already have a core each.
     gpu          the GPU provider that the application asks for, "" for none.
     pool_cpus    the CPUs of the pool whose workers are pinned; 0: they are not.
@@ -60,18 +60,18 @@ class Choice:
         self.pool_cpus = 0
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = dict(wanted.because)
-        self.because.pop("global_intra", None)
+        self.because.pop("globalIntraOp", None)
 
     def make(self, cpus: int | None) -> None:
         """Decides everything; `cpus` are those that the process may run on."""
         # The attribute came with the global pool's Python function, in 1.23.
         if not getattr(self.edit.options, "use_per_session_threads", True):
-            self.because = {"intra": GLOBAL_POOL}
+            self.because = {"intraOp": GLOBAL_POOL}
         elif self._joins_global_pool():
             self._mode()
         elif self.capabilities.openmp is not None:
             self.values.update(self.capabilities.openmp.values)
-            self.because.pop("intra", None)
+            self.because.pop("intraOp", None)
             self.because.update(self.capabilities.openmp.because)
             self._inter(self._mode())
         else:
@@ -86,25 +86,25 @@ class Choice:
         self._entries()
 
     def _joins_global_pool(self) -> bool:
-        if not self.fields.get("global"):
+        if not self.fields.get("global_thread_pool"):
             return False
         own_counts = ""
-        code = (self._code_count("intra", self.wanted.intra), self._code_count("inter", self.wanted.inter))
+        code = (self._code_count("intra_op", self.wanted.intra_op), self._code_count("inter_op", self.wanted.inter_op))
         if self.respect and code != (None, None):
             own_counts = IN_THE_CODE
         elif self.own:
             own_counts = IN_THE_ENVIRONMENT
         reason = self.capabilities.sharing.join_pool(self.wanted, own_counts=own_counts)
         if reason:
-            self.values["globalPool"], self.because["globalPool"] = False, reason
+            self.values["globalThreadPool"], self.because["globalThreadPool"] = False, reason
             return False
         intra, inter = self.capabilities.sharing.sizes
-        cut = self.wanted.because.get("global_intra")
-        self.because["intra"] = GLOBAL_POOL + (f", {cut}" if cut else "")
+        cut = self.wanted.because.get("globalIntraOp")
+        self.because["intraOp"] = GLOBAL_POOL + (f", {cut}" if cut else "")
         if own_counts:
-            self.because["globalPool"] = "created before a session whose own counts can't be kept"
+            self.because["globalThreadPool"] = "created before a session whose own counts can't be kept"
         spin = "never" if (intra, inter) == (1, 1) else "always"
-        self.values.update(globalPool=True, intra=intra, inter=inter, spin=spin, affinity="none")
+        self.values.update(globalThreadPool=True, intraOp=intra, interOp=inter, spinning=spin, affinity="none")
         return True
 
     def _intra(self) -> None:
@@ -115,34 +115,34 @@ class Choice:
         fewer must not make a session fail. So such a session is as without Raddle where it would have been created,
         and is created where it would have been refused.
         """
-        code, where = self._code_count("intra", self.wanted.intra), IN_THE_CODE
+        code, where = self._code_count("intra_op", self.wanted.intra_op), IN_THE_CODE
         if self.respect and code is None and self.code_affinity:
             from raddle.adapters.onnxruntime.affinity import threads_of  # noqa: PLC0415
 
             code = threads_of(self.code_affinity)
-        self._count("intra", code, where, self.wanted.intra)
+        self._count("intra_op", code, where, self.wanted.intra_op)
 
     def _mode(self) -> int | None:
         """Decides the execution mode; returns the number of inter-op threads that fits it."""
         options, modes = self.edit.options, self.capabilities.module.ExecutionMode
         code_parallel = options.execution_mode == modes.ORT_PARALLEL
-        planned = self.fields.get("mode")
+        planned = self.fields.get("execution_mode")
         parallel = planned == "parallel" if planned and not (code_parallel and self.respect) else code_parallel
-        self.values["mode"] = "parallel" if parallel else "sequential"
+        self.values["executionMode"] = "parallel" if parallel else "sequential"
         self.edit.set("execution_mode", modes.ORT_PARALLEL if parallel else modes.ORT_SEQUENTIAL)
         if parallel and planned != "parallel":
             # The code asks for Parallel where the plan doesn't: one inter-op thread would quietly turn it off.
-            self.because["mode"] = IN_THE_CODE
-            intra: int | None = self.values.get("intra")
+            self.because["executionMode"] = IN_THE_CODE
+            intra: int | None = self.values.get("intraOp")
             return intra
-        return self.wanted.inter
+        return self.wanted.inter_op
 
     def _inter(self, wanted: int | None) -> None:
-        self._count("inter", self._code_count("inter", wanted), IN_THE_CODE, wanted)
+        self._count("inter_op", self._code_count("inter_op", wanted), IN_THE_CODE, wanted)
 
-    def _code_count(self, key: str, wanted: int | None) -> int | None:
+    def _code_count(self, pool: str, wanted: int | None) -> int | None:
         """The count that the code has set, None if it has set none."""
-        count: int = getattr(self.edit.options, key + "_op_num_threads")
+        count: int = getattr(self.edit.options, pool + "_num_threads")
         if count in UNSET_COUNTS:
             return None
         if wanted is not None and wanted <= count and count in self.capabilities.copied_counts(os.environ):
@@ -150,7 +150,8 @@ class Choice:
             return None
         return count
 
-    def _count(self, key: str, code: int | None, where: str, wanted: int | None) -> None:
+    def _count(self, pool: str, code: int | None, where: str, wanted: int | None) -> None:
+        key = {"intra_op": "intraOp", "inter_op": "interOp"}[pool]
         if code is None and key in self.own:
             code, where = self.own[key], IN_THE_ENVIRONMENT
         if code is not None and (self.respect or wanted is None):
@@ -158,40 +159,40 @@ class Choice:
             wanted = code
         if wanted is not None:
             self.values[key] = wanted
-            self.edit.set(key + "_op_num_threads", wanted)
+            self.edit.set(pool + "_num_threads", wanted)
 
     def _spinning(self) -> None:
         values = self.values
-        self.pools = ["intra"] if values.get("intra") != 1 else []
-        if values["mode"] == "parallel" and values.get("inter") != 1:
-            self.pools.append("inter")
-        planned, why = self.fields.get("spin"), ""
+        self.pools = ["intra_op"] if values.get("intraOp") != 1 else []
+        if values["executionMode"] == "parallel" and values.get("interOp") != 1:
+            self.pools.append("inter_op")
+        planned, why = self.fields.get("spinning"), ""
         may_spin = planned == "bounded"
         if may_spin:
-            parallel = values["mode"] == "parallel"
-            planned, why = self.wanted.spinning(values.get("intra"), values.get("inter"), parallel=parallel)
-        self.because.pop("spin", None)
+            parallel = values["executionMode"] == "parallel"
+            planned, why = self.wanted.pools_spin(values.get("intraOp"), values.get("interOp"), parallel=parallel)
+        self.because.pop("spinning", None)
         if not self.pools:
             planned = "never"
-            self.because["spin"] = "no worker threads"
+            self.because["spinning"] = "no worker threads"
         elif why:
-            self.because["spin"] = why
+            self.because["spinning"] = why
         elif may_spin and self.gpu:
             # Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU.
             planned = "never"
-            self.because["spin"] = "planned bounded, turned off: " + self.gpu
+            self.because["spinning"] = "planned bounded, turned off: " + self.gpu
         elif planned == "bounded" and self.capabilities.version < SPIN_DURATION_SINCE:
             planned = "never"
-            self.because["spin"] = ("planned bounded, which onnxruntime supports since {}.{}").format(
+            self.because["spinning"] = ("planned bounded, which onnxruntime supports since {}.{}").format(
                 *SPIN_DURATION_SINCE
             )
         if self.pools and self.capabilities.version < ALLOW_SPINNING_SINCE:
-            values["spin"] = "always"
-            self.because["spin"] = "onnxruntime can disable it since {}.{}".format(*ALLOW_SPINNING_SINCE)
+            values["spinning"] = "always"
+            self.because["spinning"] = "onnxruntime can disable it since {}.{}".format(*ALLOW_SPINNING_SINCE)
             return
-        values["spin"] = planned or "always"
+        values["spinning"] = planned or "always"
         for pool in self.pools:
-            self._pool_spinning(f"session.{pool}_op.", planned or "always")
+            self._pool_spinning(f"session.{pool}.", planned or "always")
 
     def _pool_spinning(self, prefix: str, planned: str) -> None:
         """Writes the pool's three entries, the plan's own before what follows from `spin`."""
@@ -199,7 +200,8 @@ class Choice:
         if planned == "never":
             wanted["allow_spinning"] = "0"
         elif planned == "bounded":
-            wanted = {"allow_spinning": "1", "spin_duration_us": str(self.fields.get("spin_us", DEFAULT_SPIN_US))}
+            duration_us = self.fields.get("spin_duration_us", DEFAULT_SPIN_US)
+            wanted = {"allow_spinning": "1", "spin_duration_us": str(duration_us)}
         for option in _SPIN_OPTIONS:
             if prefix + option in self.capabilities.entries:
                 wanted[option] = self.capabilities.entries[prefix + option]
@@ -211,7 +213,7 @@ class Choice:
             if option in wanted or (option != "spin_backoff_max" and self.capabilities.knows(prefix + option))
         }
         if self.respect and any(present.get(option) is not None for option in _SPIN_OPTIONS[:2]):
-            self.values["spin"], self.because["spin"] = "code", IN_THE_CODE
+            self.values["spinning"], self.because["spinning"] = "code", IN_THE_CODE
             wanted = {"spin_backoff_max": wanted["spin_backoff_max"]} if "spin_backoff_max" in wanted else {}
         else:
             self._say_spinning(wanted)
@@ -222,12 +224,12 @@ class Choice:
     def _say_spinning(self, wanted: Mapping[str, str]) -> None:
         duration = int(wanted.get("spin_duration_us", "-1"))
         if wanted.get("allow_spinning") == "0" or duration == 0:
-            self.values["spin"] = "never"
-            self.values.pop("spinUs", None)
+            self.values["spinning"] = "never"
+            self.values.pop("spinDurationUs", None)
         elif duration > 0:
-            self.values["spin"], self.values["spinUs"] = "bounded", duration
+            self.values["spinning"], self.values["spinDurationUs"] = "bounded", duration
         else:
-            self.values["spin"] = "always"
+            self.values["spinning"] = "always"
 
     def _write(self, key: str, present: str | None, value: str) -> None:
         """Plans the entry, unless ONNX Runtime takes that value anyway."""
@@ -246,7 +248,7 @@ class Choice:
         reasons = [self.capabilities.unknown] if self.capabilities.unknown else []
         for key, value in self.capabilities.entries.items():
             if key.rpartition(".")[2] in _SPIN_OPTIONS:
-                if key.split(".")[1][: -len("_op")] not in self.pools:
+                if key.split(".")[1] not in self.pools:
                     reasons.append(key + ": no such pool")
                     continue
                 present = written.get(key) or self.edit.entry(key)
@@ -266,7 +268,7 @@ class Choice:
             self.because["configEntries"] = "; ".join(reasons)
 
     def _affinity(self, cpus: int | None) -> None:
-        planned, count = self.fields.get("aff", "none"), self.values.get("intra")
+        planned, count = self.fields.get("affinity", "none"), self.values.get("intraOp")
         self.values["affinity"] = "none"
         if self.code_affinity and self.respect:
             self.values["affinity"], self.because["affinity"] = "code", IN_THE_CODE
@@ -314,42 +316,42 @@ class Choice:
                 self.edit.set(attribute, bool(planned))
 
     def _shared_arena(self) -> None:
-        if not self.fields.get("shared_arena"):
+        if not self.fields.get("shared_allocator"):
             return
-        self.values["sharedArena"] = False
-        if not self.values.get("arena", self.edit.options.enable_cpu_mem_arena):
-            self.because["sharedArena"] = "the session has no arena"
+        self.values["sharedAllocator"] = False
+        if not self.values.get("cpuMemArena", self.edit.options.enable_cpu_mem_arena):
+            self.because["sharedAllocator"] = "the session has no arena"
             return
         present = self.edit.entry(ENV_ALLOCATORS_KEY)
         if self.respect and present is not None:
-            self.values["sharedArena"], self.because["sharedArena"] = present == "1", IN_THE_CODE
+            self.values["sharedAllocator"], self.because["sharedAllocator"] = present == "1", IN_THE_CODE
             return
         reason = self.capabilities.sharing.join_arena()
         if reason:
-            self.because["sharedArena"] = reason
+            self.because["sharedAllocator"] = reason
             return
-        self.values["sharedArena"] = True
+        self.values["sharedAllocator"] = True
         self._write(ENV_ALLOCATORS_KEY, present, "1")
 
     def _graph_level(self) -> None:
-        planned = self.fields.get("graph")
+        planned = self.fields.get("graph_optimization_level")
         if planned is None:
             return
         levels = self.capabilities.module.GraphOptimizationLevel
         if self.respect and self.edit.options.graph_optimization_level != levels.ORT_ENABLE_ALL:
-            self.because["graph"] = IN_THE_CODE
+            self.because["graphOptimizationLevel"] = IN_THE_CODE
             return
-        self.values["graph"] = planned
+        self.values["graphOptimizationLevel"] = planned
         self.edit.set("graph_optimization_level", getattr(levels, GRAPH_LEVELS[planned]))
 
     def line(self, version: str) -> str:
         """E.g. "onnxruntime 1.31.1: intra_op=2 (planned 4, cut to quota 2), inter_op=1, spinning off"."""
         values = self.values
-        spin = {"never": "off", "bounded": "{} us".format(values.get("spinUs")), "code": "as in the code"}
+        spin = {"never": "off", "bounded": "{} us".format(values.get("spinDurationUs")), "code": "as in the code"}
         parts = (
-            ("intra", "intra_op={}".format(values.get("intra", "default"))),
-            ("inter", "inter_op={}".format(values.get("inter", "default"))),
-            ("spin", "spinning {}".format(spin.get(values.get("spin", ""), "default"))),
+            ("intraOp", "intra_op={}".format(values.get("intraOp", "default"))),
+            ("interOp", "inter_op={}".format(values.get("interOp", "default"))),
+            ("spinning", "spinning {}".format(spin.get(values.get("spinning", ""), "default"))),
             ("affinity", "affinity {}".format(values.get("affinity", "none"))),
         )
         said = [text + (f" ({self.because[key]})" if key in self.because else "") for key, text in parts]

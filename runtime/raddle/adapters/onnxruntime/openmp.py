@@ -25,7 +25,7 @@ class OpenMP:
         self.changed: dict[str, str | None] = {}
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = {}
-        override = fields.get("existing") == "override"
+        override = fields.get("existing_values") == "override"
         wanted = resolution.resolve(fields, current.read_facts(fields))
         self._count(fields, wanted, override=override)
         self._spinning(wanted, override=override)
@@ -34,27 +34,27 @@ class OpenMP:
         present = os.environ.get(env.OMP, "")
         # What the webhook has written equals the plan; the container may have room for fewer.
         is_planned = present in ("", str(fields.get("omp", "")))
-        if wanted.intra is not None and (is_planned or override):
-            self._set(env.OMP, str(wanted.intra))
-            if "intra" in wanted.because:
-                self.because["intra"] = wanted.because["intra"]
+        if wanted.intra_op is not None and (is_planned or override):
+            self._set(env.OMP, str(wanted.intra_op))
+            if "intraOp" in wanted.because:
+                self.because["intraOp"] = wanted.because["intraOp"]
         elif present:
-            self.because["intra"] = env.OMP + " has another value"
+            self.because["intraOp"] = env.OMP + " has another value"
         first = os.environ.get(env.OMP, "").partition(",")[0].strip()
         if first.isascii() and first.isdigit() and int(first[:9]) > 0:
-            self.values["intra"] = int(first[:9])
+            self.values["intraOp"] = int(first[:9])
 
     def _spinning(self, wanted: resolution.Effective, *, override: bool) -> None:
-        policy = _POLICIES.get(wanted.spin or "")
-        if self.values.get("intra") == 1:
-            self.values["spin"], self.because["spin"] = "never", "no worker threads"
+        policy = _POLICIES.get(wanted.spinning or "")
+        if self.values.get("intraOp") == 1:
+            self.values["spinning"], self.because["spinning"] = "never", "no worker threads"
         elif policy is not None and (override or not os.environ.get(WAIT_POLICY)):
             self._set(WAIT_POLICY, policy)
-            self.values["spin"] = wanted.spin
+            self.values["spinning"] = wanted.spinning
         elif os.environ.get(WAIT_POLICY):
-            self.values["spin"], self.because["spin"] = "code", WAIT_POLICY + " has another value"
+            self.values["spinning"], self.because["spinning"] = "code", WAIT_POLICY + " has another value"
         else:
-            self.values["spin"], self.because["spin"] = "always", "as long as libgomp does by itself"
+            self.values["spinning"], self.because["spinning"] = "always", "as long as libgomp does by itself"
 
     def _set(self, name: str, value: str) -> None:
         if os.environ.get(name) != value:

@@ -42,17 +42,21 @@ class Runtime:
         if has_openvino or any("." in key and not key.startswith("session.") for key in fields):
             from raddle.adapters.onnxruntime.providers import Providers, planned_options  # noqa: PLC0415
 
-            count = (lambda: self.wanted(self.current_facts()).intra) if has_openvino else lambda: None
+            count = (lambda: self.wanted(self.current_facts()).intra_op) if has_openvino else lambda: None
             self.providers = Providers(planned_options(fields), override=not capabilities.respect, count=count)
         self.gpu_asked: Callable[[Any], str] | None = None
         # What sessions need is imported here: a signal handler's session can't use what is half imported.
-        if fields.get("spin") == "bounded":
+        if fields.get("spinning") == "bounded":
             from raddle.adapters.onnxruntime.providers import gpu_asked  # noqa: PLC0415
 
             self.gpu_asked = gpu_asked
-        if fields.get("aff", "none") != "none":
+        if fields.get("affinity", "none") != "none":
             from raddle.cpus import places  # noqa: F401, PLC0415
-        if fields.get("global") or fields.get("shared_arena") or hasattr(module, "set_global_thread_pool_sizes"):
+        if (
+            fields.get("global_thread_pool")
+            or fields.get("shared_allocator")
+            or hasattr(module, "set_global_thread_pool_sizes")
+        ):
             from raddle.adapters.onnxruntime.sharing import Sharing  # noqa: PLC0415
 
             resolve = lambda: self.wanted(self.current_facts())  # noqa: E731
@@ -189,7 +193,7 @@ class Runtime:
         kwargs: dict[str, Any],
     ) -> None:
         # Workers between operators are pinned to nothing, and would keep the CPUs of the thread that starts them.
-        cpus = choice.pool_cpus if choice is not None and "inter" not in choice.pools else 0
+        cpus = choice.pool_cpus if choice is not None and "inter_op" not in choice.pools else 0
         _with_affinity(cpus, self._native)(session, init, args, kwargs)
 
     def _state_for(self, args: tuple[Any, ...]) -> OptionsState | None:
@@ -220,10 +224,10 @@ class Runtime:
         try:
             facts = self.facts or self.current_facts()
             values = choice.values
-            if self.fields.get("shrink"):
+            if self.fields.get("arena_shrinkage"):
                 self._shrinks(session, choice)
             session.raddle_cpus = choice.pool_cpus
-            session.raddle_single_thread = values.get("intra") == 1 and choice.because.get("intra") != IN_THE_CODE
+            session.raddle_single_thread = values.get("intraOp") == 1 and choice.because.get("intraOp") != IN_THE_CODE
             session.raddle = observe.created(
                 self.fields,
                 runtime="onnxruntime",
@@ -233,7 +237,7 @@ class Runtime:
                 because=choice.because,
                 facts=facts,
             )
-            if values.get("intra") != 1:
+            if values.get("intraOp") != 1:
                 living(self.pools)
                 self.pools[weakref.ref(session)] = None
             if values.get("affinity") == "core":
@@ -245,10 +249,12 @@ class Runtime:
     def _shrinks(self, session: Any, choice: Choice) -> None:
         """Lets each run of the session give its arena's unused memory back, where the session has an arena."""
         values, can = choice.values, hasattr(self.module.RunOptions, "add_run_config_entry")
-        arena = values.get("arena", choice.edit.options.enable_cpu_mem_arena) or values.get("sharedArena", False)
-        values["shrink"] = session.raddle_shrinks = can and arena
-        if not values["shrink"]:
-            choice.because["shrink"] = "the session has no arena" if can else "onnxruntime supports it since 1.8"
+        own_arena = values.get("cpuMemArena", choice.edit.options.enable_cpu_mem_arena)
+        arena = own_arena or values.get("sharedAllocator", False)
+        values["arenaShrinkage"] = session.raddle_shrinks = can and arena
+        if not values["arenaShrinkage"]:
+            why = "the session has no arena" if can else "onnxruntime supports it since 1.8"
+            choice.because["arenaShrinkage"] = why
 
     def initialize(self, session: Any, native: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Loads the model with the plan's provider options, and completes the record."""

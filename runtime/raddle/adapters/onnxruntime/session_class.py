@@ -66,7 +66,7 @@ def wrapped(runtime: Runtime) -> Any:
 def _wrap_runs(runtime: Runtime, original: Any, session_class: Any) -> None:
     """Gives the class its own run methods: run_async, and others only where the plan asks for something at each run."""
     methods: dict[str, Callable[..., Any]] = {}
-    if runtime.fields.get("shrink"):
+    if runtime.fields.get("arena_shrinkage"):
         from raddle.adapters.onnxruntime.shrink import wrappers  # noqa: PLC0415
 
         methods = wrappers(runtime.module, original)

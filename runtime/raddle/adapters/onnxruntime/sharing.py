@@ -80,10 +80,10 @@ class Sharing:
                 return self.pool_problem
             if own_counts:
                 return own_counts
-            intra, inter = wanted.global_intra, wanted.inter or 1
+            intra, inter = wanted.global_intra_op, wanted.inter_op or 1
             if intra is None:
                 return "no count is planned"
-            if (intra, inter) != (1, 1) and wanted.spin != "always":
+            if (intra, inter) != (1, 1) and wanted.spinning != "always":
                 return "its spinning can't be stopped from Python"
             asked, self.asked_pools = self.asked_pools, (intra, inter)
             try:
@@ -136,7 +136,10 @@ class Sharing:
                 )
                 return
             wanted = self.resolve()
-            asked = (intra_op_num_threads, wanted.global_intra or wanted.intra), (inter_op_num_threads, wanted.inter)
+            asked = (
+                (intra_op_num_threads, wanted.global_intra_op or wanted.intra_op),
+                (inter_op_num_threads, wanted.inter_op),
+            )
             counts = [planned if planned and (self.override or code <= 0) else code for code, planned in asked]
             assert self.set_sizes is not None
             self.set_sizes(*counts)

@@ -89,8 +89,8 @@ class _Torch:
         self.original_set: Callable[..., None] = module.set_num_threads
         self.original_get: Callable[[], int] = module.get_num_threads
         self.inter_op = None
-        if choice.inter is not None:
-            self.inter_op = InterOp(module, choice, choice.inter, fresh=fresh, changed=self.changed)
+        if choice.inter_op is not None:
+            self.inter_op = InterOp(module, choice, choice.inter_op, fresh=fresh, changed=self.changed)
         self.recorded: dict[str, Any] = {}
         # What the mark is about.
         self.about = "torch"
@@ -102,13 +102,13 @@ class _Torch:
         self.warned = False
 
     def apply(self) -> None:
-        if self.choice.set_intra is not None:
+        if self.choice.set_intra_op is not None:
             if version_of(self.version) >= _NEEDS_NO_CPUINFO or os.path.exists("/proc/cpuinfo"):
-                self.original_set(self.choice.set_intra)
+                self.original_set(self.choice.set_intra_op)
             else:
-                self.choice.intra = None
-                self.choice.because["intra"] = "this torch can't be configured without /proc/cpuinfo"
-        if self.choice.intra is not None:
+                self.choice.intra_op = None
+                self.choice.because["intraOp"] = "this torch can't be configured without /proc/cpuinfo"
+        if self.choice.intra_op is not None:
             replace(self.module, "set_num_threads", self.original_set, lambda *args, **kwargs: self.set(args, kwargs))
         if self.inter_op is not None:
             self.inter_op.replace()
@@ -135,15 +135,15 @@ class _Torch:
 
     def rechoose(self, choice: Choice, facts: current.Facts) -> None:
         """In a forked child: takes over the intra-op count of a new choice."""
-        if choice.intra in (None, self.choice.intra):
+        if choice.intra_op in (None, self.choice.intra_op):
             return
-        if self.original_get() != self.choice.intra:
+        if self.original_get() != self.choice.intra_op:
             # The code has told OpenMP itself, by threadpoolctl for one.
             return
-        self.original_set(choice.intra)
-        self.choice.intra = choice.intra
-        self.choice.because.pop("intra", None)
-        self.choice.because.update({key: why for key, why in choice.because.items() if key == "intra"})
+        self.original_set(choice.intra_op)
+        self.choice.intra_op = choice.intra_op
+        self.choice.because.pop("intraOp", None)
+        self.choice.because.update({key: why for key, why in choice.because.items() if key == "intraOp"})
         self.note(facts, self.recorded["plan"], "torch after a fork")
 
     def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -155,11 +155,11 @@ class _Torch:
         if not _is_in(frame(3), ("torch",)):
             asked = asked_count(args, kwargs)
             if choice.override and asked > 0:
-                if asked != choice.intra:
-                    log.complain(f"torch.set_num_threads({asked}) is overridden: intra_op={choice.intra}")
-                    args = (choice.intra,)
+                if asked != choice.intra_op:
+                    log.complain(f"torch.set_num_threads({asked}) is overridden: intra_op={choice.intra_op}")
+                    args = (choice.intra_op,)
             elif asked > 0:
-                choice.intra, choice.because["intra"] = asked, IN_THE_CODE
+                choice.intra_op, choice.because["intraOp"] = asked, IN_THE_CODE
                 self.changed()
         self.original_set(*args, **kwargs)
 
@@ -209,7 +209,7 @@ class _Torch:
                     "in it, and torch may wait for them for ever; fork before the first run, or use spawn"
                 )
             self.in_child.end()
-            if self.choice.intra is not None and self.choice.because.get("intra") != IN_THE_CODE:
+            if self.choice.intra_op is not None and self.choice.because.get("intraOp") != IN_THE_CODE:
                 self.in_child.before(self.module.nn.Module, "__call__")
                 self.in_child.before_scripts(self.module._C)  # noqa: SLF001
                 for holder in (self.module, self.module._C):  # noqa: SLF001

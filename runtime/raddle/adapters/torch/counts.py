@@ -21,60 +21,60 @@ IN_THE_CODE = "set in the code"
 class Choice:
     """The counts of one process; None: torch's own.
 
-    `set_intra` is the count to pass to set_num_threads, None where the environment leads to `intra` by itself.
+    `set_intra_op` is the count to pass to set_num_threads, None where the environment leads to `intra_op` by itself.
     `because` says what decided where it was not simply the plan.
     """
 
-    __slots__ = ("because", "inter", "intra", "override", "set_intra")
+    __slots__ = ("because", "inter_op", "intra_op", "override", "set_intra_op")
 
     def __init__(self) -> None:
-        self.intra: int | None = None
-        self.inter: int | None = None
-        self.set_intra: int | None = None
+        self.intra_op: int | None = None
+        self.inter_op: int | None = None
+        self.set_intra_op: int | None = None
         self.override = False
         self.because: dict[str, str] = {}
 
     def line(self, version: str) -> str:
         """E.g. "torch 2.7.1: intra_op=2 (planned 4, cut to quota 2), inter_op=1"."""
         said = []
-        for key, count in (("intra", self.intra), ("inter", self.inter)):
+        for key, name, count in (("intraOp", "intra_op", self.intra_op), ("interOp", "inter_op", self.inter_op)):
             why = f" ({self.because[key]})" if key in self.because else ""
-            said.append("{}_op={}{}".format(key, "default" if count is None else count, why))
+            said.append("{}={}{}".format(name, "default" if count is None else count, why))
         return f"torch {version}: {', '.join(said)}"
 
     def effective(self) -> dict[str, int]:
         """The counts for the record, under names that ONNX Runtime's have not; None is left out."""
-        counts = {"torchIntra": self.intra, "torchInter": self.inter}
+        counts = {"torchIntraOp": self.intra_op, "torchInterOp": self.inter_op}
         return {name: count for name, count in counts.items() if count is not None}
 
     def reasons(self) -> dict[str, str]:
         """`because` under the same names."""
-        names = {"intra": "torchIntra", "inter": "torchInter"}
+        names = {"intraOp": "torchIntraOp", "interOp": "torchInterOp"}
         return {names[key]: why for key, why in self.because.items()}
 
 
 def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current.Facts) -> Choice:
     """The counts for the plan's fields, these variables and facts. Pure."""
     result = Choice()
-    result.override = fields.get("existing") == "override"
+    result.override = fields.get("existing_values") == "override"
     planned = fields.get("omp")
     # torch's pools are cut as ONNX Runtime's are: only the counts are its own.
-    counts = {"intra": planned, "inter": fields.get("torch_inter")}
+    counts = {"intra_op": planned, "inter_op": fields.get("torch_inter_op")}
     ours = {key: value for key, value in {**fields, **counts}.items() if value is not None}
     wanted = resolution.resolve(ours, facts)
-    result.inter = wanted.inter
-    result.because = {key: wanted.because[key] for key in counts if key in wanted.because}
-    if wanted.intra is None:
+    result.inter_op = wanted.inter_op
+    result.because = {key: wanted.because[key] for key in ("intraOp", "interOp") if key in wanted.because}
+    if wanted.intra_op is None:
         return result
     name, own = environment_count(environ)
     if own not in (None, planned) and not result.override:
-        result.intra, result.because["intra"] = own, name
+        result.intra_op, result.because["intraOp"] = own, name
         return result
-    result.intra = wanted.intra
-    if own != wanted.intra:
-        result.set_intra = wanted.intra
+    result.intra_op = wanted.intra_op
+    if own != wanted.intra_op:
+        result.set_intra_op = wanted.intra_op
         why = f"{env.OMP} is not set" if own is None else f"{name}={own} is overridden"
-        result.because.setdefault("intra", why)
+        result.because.setdefault("intraOp", why)
     return result
 
 

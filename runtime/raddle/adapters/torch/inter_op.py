@@ -94,9 +94,9 @@ class InterOp:
                     raise
                 # Too late, which is said below.
             if not self.ours:
-                self.choice.inter = self.original_get()
-                self.choice.because["inter"] = "may have been set before"
-                log.complain(f"torch keeps {self.choice.inter} inter-op threads: they may have been set before")
+                self.choice.inter_op = self.original_get()
+                self.choice.because["interOp"] = "may have been set before"
+                log.complain(f"torch keeps {self.choice.inter_op} inter-op threads: they may have been set before")
                 self.changed()
             self.first_use.end()
             self.fresh = False
@@ -123,8 +123,8 @@ class InterOp:
                 return
             self.original_set(*args, **kwargs)
             self.pending = False
-            self.choice.inter = self.original_get()
-            self.choice.because["inter"] = IN_THE_CODE
+            self.choice.inter_op = self.original_get()
+            self.choice.because["interOp"] = IN_THE_CODE
             self.first_use.end()
             self.changed()
 
