@@ -168,7 +168,7 @@ def test_the_notes_warn_of_nothing_where_nothing_is_wrong(cluster, kubernetes):
         ),
         (
             "image.repository=r,webhook.hostNetwork=true,webhook.port=9443,agent.watch=Cgroups",
-            ["webhook.hostNetwork and agent.watch=Cgroups needs a namespace whose Pod Security is privileged"],
+            ["webhook.hostNetwork and agent.watch=Cgroups: only a namespace with Pod Security level privileged"],
         ),
     ],
     ids=["trust-and-scope", "pod-security"],

@@ -261,7 +261,7 @@ REFUSED = {
     "an observed load that nothing is counted for": (
         {"load": {"source": "Observed"}},
         "load.source",
-        "set observe: Runs",
+        "requires observe: Runs",
     ),
     "an observed run time that is stated": (
         {"observe": "Runs", "load": {"source": "Observed", "runTime": "33ms"}},

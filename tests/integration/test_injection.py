@@ -295,7 +295,7 @@ def test_beside_another_injector_of_the_file_pods_are_admitted_and_one_has_it(
     if keeps != SHIM_VOLUME:
         assert SHIM_VOLUME not in {volume["name"] for volume in made["spec"]["volumes"]}
         log = shimmed.raddle.webhook.log
-        assert f"serve: DoorOccupied: volume {AGENT['name']} is mounted on /etc/ld.so.preload" in log
+        assert f"serve: DoorOccupied: volume {AGENT['name']} is mounted at /etc/ld.so.preload" in log
 
 
 # --- what must not change -------------------------------------------------------------------------------------------

@@ -165,9 +165,9 @@ def test_reading_is_enough_and_every_right_that_is_missing_is_said(user):
     tenant = user("tenant", rule("", "pods", "list"), namespace="chat")
     found, notes = rows(tenant, "-n", "chat", "--cpus", "32")
     assert found["chat", "deployment/ollama"]["threads"]["most"] == 32
-    assert "you may not read nodes: 32 CPUs are assumed" in notes
+    assert "no permission to read nodes: 32 CPUs are assumed" in notes
     assert "nodes/proxy" in notes
-    assert "you may not read policies and namespaces" in notes
+    assert "no permission to read policies and namespaces" in notes
     done = scan(tenant)
     assert done.exit_code == 1
     assert "pods" in done.stderr

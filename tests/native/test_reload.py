@@ -54,7 +54,7 @@ def test_each_runtime_is_wrapped_after_the_one_before_was_unloaded(program, plug
         assert sessions == [SESSION] * len(names)
     else:
         assert len(set(sessions)) == 1
-        assert "global_thread_pool=1" in sessions[0]
+        assert "global=1" in sessions[0]
     # A function that is not wrapped, but copied.
     assert done.stdout.splitlines().count("a later one says: the stub has no such function") == len(names)
     assert len(done.stderr.splitlines()) == 1, done.stderr

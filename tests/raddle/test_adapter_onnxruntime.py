@@ -65,7 +65,7 @@ def test_a_count_in_the_code_wins_unless_the_policy_overrides(counted, code):
     existing, sessions = counted
     found = sessions[COUNTS.index(code)]
     wins = existing == "respect" and bool(code) and code["intra"] == 3
-    assert found["effective"]["intraOp"] == (3 if wins else 2)
+    assert found["effective"]["intra"] == (3 if wins else 2)
     assert found["pool"] == (2 if wins else 1)
     if code is not None:
         assert found["after"]["intra"] == code.get("intra", 0)
@@ -117,7 +117,7 @@ def test_bounded_spinning_burns_less_than_the_default(planned, stock):
 )
 def test_the_second_pool_exists_only_where_it_is_asked_for(planned, plan, code, mode, inter, pool):
     found = planned(f"intra_op=2;spinning=never;{plan}", code)["sessions"][0]
-    assert (found["effective"]["executionMode"], found["effective"]["interOp"], found["pool"]) == (mode, inter, pool)
+    assert (found["effective"]["mode"], found["effective"]["inter"], found["pool"]) == (mode, inter, pool)
     assert found["after"]["mode"] == ("ORT_PARALLEL" if code.get("parallel") else "ORT_SEQUENTIAL")
     assert found["after"]["inter"] == code.get("inter", 0)
 
@@ -132,7 +132,7 @@ def test_the_second_pool_exists_only_where_it_is_asked_for(planned, plan, code, 
     ],
 )
 def test_the_graph_level_is_set_only_where_the_plan_has_one(planned, plan, code, level):
-    assert planned(f"intra_op=1;{plan}".strip(";"), code)["sessions"][0]["effective"]["graphOptimizationLevel"] == level
+    assert planned(f"intra_op=1;{plan}".strip(";"), code)["sessions"][0]["effective"]["graph"] == level
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_affinity_that_the_code_has_written_for_all_cores_is_as_without_raddle_u
 
 def test_an_options_object_that_is_used_twice_gets_the_plan_twice(planned):
     found = planned("intra_op=2;spinning=never", {}, {"again": True})
-    assert [session["effective"]["intraOp"] for session in found["sessions"]] == [2, 2]
+    assert [session["effective"]["intra"] for session in found["sessions"]] == [2, 2]
     assert found["sessions"][1]["after"]["intra"] == 0
     assert "already exists" not in found["stderr"]
 

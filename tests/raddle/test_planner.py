@@ -418,7 +418,7 @@ def test_torch_gets_one_inter_op_thread_unless_parallel_execution_is_asked_for(p
 
 
 def test_parallel_execution_is_only_used_when_asked_for():
-    assert plan(None, Budget(quota_cpus=8), Policy()).mode == "sequential"
+    assert plan(None, Budget(quota_cpus=8), Policy()).execution_mode == "sequential"
     made = plan(None, Budget(quota_cpus=8), Policy(execution_mode="Parallel", inter_op=2))
     assert (made.execution_mode, made.inter_op, made.peak_runnable["onnxruntime"]) == ("parallel", 2, 9)
     # A script's caller works on beside the two threads that run what it forked: three teams of OMP_NUM_THREADS.

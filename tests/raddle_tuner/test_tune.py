@@ -43,30 +43,33 @@ def tune(*arguments):
         (["/nowhere.onnx"], "/nowhere.onnx: No such file"),
         (["MODEL", "--limit", "four"], "'--limit': 'four' is not a quantity"),
         (["MODEL", "--rate", "1", "--p99", "20"], "'--p99': '20' is not a duration; write it as 20ms, in us, ms, s"),
-        (["MODEL", "--objective", "cost"], "--objective cost needs --rate"),
+        (["MODEL", "--objective", "cost"], "--objective cost requires --rate"),
         (["MODEL", "--objective", "throughput", "--rate", "1"], "omit --rate"),
         (["MODEL", "MODEL"], "one model, not 2"),
         (["MODEL", "--shape", "z=1"], "no input is named z"),
-        (["MODEL", "--request", "MODEL"], "--request goes with --http only"),
+        (["MODEL", "--request", "MODEL"], "--request requires --http"),
         (
             ["--http", "http://127.0.0.1:1/", "--shape", "x=1", "--", "true"],
-            "--shape goes with MODEL or --kserve-v2 only",
+            "--shape requires MODEL or --kserve-v2",
         ),
-        (["--http", "http://127.0.0.1:1/", "--runner", "node", "--", "true"], "--runner goes with MODEL only"),
-        (["--http", "127.0.0.1:1"], "'--http': '127.0.0.1:1' is no URL"),
-        (["--kserve-v2", "http://127.0.0.1:1/"], "'--kserve-v2': 'http://127.0.0.1:1/' is no model of the KServe v2"),
+        (["--http", "http://127.0.0.1:1/", "--runner", "node", "--", "true"], "--runner requires MODEL"),
+        (["--http", "127.0.0.1:1"], "'--http': '127.0.0.1:1' is not a URL"),
+        (
+            ["--kserve-v2", "http://127.0.0.1:1/"],
+            "'--kserve-v2': 'http://127.0.0.1:1/' is not a model URL of the KServe v2",
+        ),
         (["--http", "http://a/", "--kserve-v2", "http://a/v2/models/m"], "--http and --kserve-v2 exclude each other"),
         (["--http", "http://127.0.0.1:1/"], "which server?"),
         (["MODEL", "--runtime", "/"], "/ is not a Python interpreter"),
         (["/nowhere.pt", "--shape", "x=1"], "/nowhere.pt: No such file"),
-        (["SCRIPT"], "say each, in their order, with --shape image=1,3,224,224 (floats), or give an .npz file"),
+        (["SCRIPT"], "give each, in order, with --shape image=1,3,224,224 (floats), or give an .npz file"),
         (["SCRIPT", "--shape", "x=1", "--runner", "c"], "a TorchScript model is run in Python; leave out --runner c"),
         (["MODEL", "--runner", "node", "--runtime", "/"], "/node_modules has no onnxruntime-node"),
         (
             ["MODEL", "--space", "threads.intraOp=[1"],
             "'--space': '[1' is not a value: write words, numbers, true or false",
         ),
-        (["MODEL", "--space", "threads.spinning=[1]"], "'--space': '[1]' is no value"),
+        (["MODEL", "--space", "threads.spinning=[1]"], "'--space': '[1]' is not a value"),
         (["MODEL", "--report", "/nowhere/tuned.html"], "/nowhere/tuned.html: there is no folder /nowhere"),
         (["MODEL", "--runner", "c", "--runtime", "/"], "/ is not a file; the C runner needs a libonnxruntime.so"),
     ],
@@ -89,7 +92,7 @@ def test_a_dry_run_says_what_would_be_measured(model):
 def test_a_bound_that_the_budget_leaves_uncertain_is_said_before_anything_is_measured(model):
     options = ["--p99", "20ms", "--limit", "1", "--dry-run"]
     said = (
-        r"at 5 requests a second the budget may be too short for the 459 requests to the winner .*; say --budget "
+        r"at 5 requests a second the budget may be too short for the 459 requests to the winner .*; use --budget "
         r"\d+m or more"
     )
     assert re.search(said, tune(model, "--rate", "5", *options).output)
@@ -116,7 +119,7 @@ def test_a_search_that_runs_out_of_budget_says_what_is_known(model):
     assert tuning.result.verdict == "Inconclusive"
     assert tuning.key.runtime == "onnxruntime"
     assert "ended before everything was measured" in tuning.result.remarks
-    assert re.search(r"too short to try anything but the plan; say --budget \d+m or more", done.stderr)
+    assert re.search(r"too short to try anything but the plan; use --budget \d+m or more", done.stderr)
 
 
 def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp_path):

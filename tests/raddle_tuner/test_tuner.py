@@ -201,7 +201,7 @@ def test_a_model_that_the_tuners_memory_can_not_hold_is_refused_before_it_is_rea
     tuners_bytes = int(parse(LIMITS["memory"]))
     assert too_large(384 << 20, tuners_bytes) == too_large(2 << 30, None) == ""
     said = too_large(800 << 20, tuners_bytes)
-    assert said.startswith("has 800 MiB, and the tuner reads at most 384: keep its weights in a file beside it")
+    assert said.startswith("has 800 MiB, and the tuner reads at most 384: keep its weights in an external file")
 
 
 def test_a_script_of_torch_is_refused(theirs):
@@ -234,7 +234,9 @@ def test_a_server_that_ends_is_said_with_its_last_words(theirs):
 
 def test_an_image_without_a_command_of_its_own_is_said(theirs):
     found, _ = ended(order(container={"name": "serve", "image": "serve", **LIMIT}), theirs)
-    assert found.error.startswith("spec.server.command: must be set: the container has no command of its own")
+    assert found.error.startswith(
+        "spec.server.command: must be set: the container has no command, and the image's is not known"
+    )
 
 
 BROKEN = {

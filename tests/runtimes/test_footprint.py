@@ -25,23 +25,23 @@ PLAN = (
 # What the page says -> which differences it means, of those that `differences` names.
 REPLACED = "(repr|type|file|signature|doc|name|qualname|module)"
 WANTED = {
-    "`sys.modules` has `raddle` and `raddle.shim`; once a runtime is imported, what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
+    "`sys.modules` contains `raddle` and `raddle.shim` and, after the import of a runtime, the modules of its adapter": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
     "`sys.meta_path` has one more finder": r"sys\.meta_path: \+raddle\.shim\._Finder",
     "`sys.path_importer_cache` has folders of the mount": r"sys\.path_importer_cache: \+MOUNT/python.*",
-    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was written while no other thread ran, so"
-    " that children don't write it again": (
+    "`os.environ` has the pod's variables, and `RADDLE_ANNOUNCED` after a line was logged while no other thread ran, so"
+    " that children do not log it again": (
         r"os\.environ\.(PYTHONPATH|RADDLE_PLAN|RADDLE_ANNOUNCED|ORT_INT(RA|ER)_OP_NUM_THREADS): \+"
     ),
     "The native library is mapped": r"libraries: \+MOUNT/libraddle\.so",
     "Standard error has one line per runtime": r"stderr: \+raddle: (onnxruntime|torch) .*",
-    "onnxruntime's native `InferenceSession` is a subclass of what it was, of the same name; its sessions have attributes"
+    "onnxruntime's native `InferenceSession` is a subclass of the original, with the same name; its sessions have attributes"
     " `raddle…`": (
         r"onnxruntime\.capi\.\w+\.InferenceSession\.(bases: order|signature)"
         r"|object native session\.attributes: \+(__dict__|raddle\w*)"
         rf"|onnxruntime\.capi\.\w+\.InferenceSession\.(__init__|initialize_session|run_async)\.{REPLACED}"
     ),
-    "The functions of onnxruntime that set up what sessions share or give default options, and those of torch that set,"
-    " ask for or use its two counts, are Python functions, of the same name, module and text, and are pickled by name": (
+    "Functions of onnxruntime that configure what sessions share or return default options, and functions of torch that"
+    " set, return or use its two counts, are Python functions with the same name, module and text, and are pickled by name": (
         r"onnxruntime\.(capi\.\w+\.)?"
         r"(set_global_thread_pool_sizes|create_and_register_allocator(_v2)?|get_default_session_options)"
         r"\.(repr|type|file|signature|qualname|pickle)"
@@ -51,7 +51,7 @@ WANTED = {
 }
 # The same, where RADDLE_AGENT is set.
 TELLING = {
-    "A process that has told something has the modules `_socket` and `json`, if it had them not, and a callback at exit": (
+    "The process then has the modules `_socket` and `json`, and a callback at exit": (
         r"atexit|os\.environ\.RADDLE_AGENT: \+|((sys\.modules: \+|module |libraries: \+/.*/)?(_socket|_?json)\b.*)"
     )
 }

@@ -40,7 +40,7 @@ def test_a_run_calls_back_with_the_right_values_where_the_plan_gives_one_thread(
 def test_a_count_of_one_in_the_code_gets_onnx_runtimes_own_error(version):
     for plan in (None, "intra_op=1", "intra_op=2", "intra_op=1;existing_values=override"):
         with started("c", version, plan) as caller:
-            caller.session("intra_op=1")
+            caller.session("intra=1")
             assert caller.ask("async s 1") == REFUSED
 
 
@@ -51,7 +51,7 @@ def test_two_threads_run_it_themselves(version):
         assert caller.ask("async s 20") == "by ort-intra/1"
         assert caller.end() == 0
     with started("c", version, "intra_op=1") as caller:
-        caller.session("intra_op=2")
+        caller.session("intra=2")
         assert caller.ask("async s 20").startswith("by ")
         assert caller.ask("async s 20") != OURS
 
@@ -59,7 +59,7 @@ def test_two_threads_run_it_themselves(version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_count_that_the_plan_overrides_with_one_does_not_break_it(version):
     with started("c", version, "intra_op=1;existing_values=override") as caller:
-        caller.session("intra_op=2")
+        caller.session("intra=2")
         assert caller.ask("async s 1") == OURS
 
 

@@ -19,10 +19,10 @@ def test_a_count_in_the_code_wins_unless_the_policy_overrides(kind, version, exi
     with started(kind, version, f"intra_op=2;spinning=never;existing_values={existing}") as caller:
         workers = []
         for name, options in (
-            ("zero", "intra_op=0"),
-            ("minus", "intra_op=-1"),
-            ("three", "intra_op=3"),
-            ("one", "intra_op=1"),
+            ("zero", "intra=0"),
+            ("minus", "intra=-1"),
+            ("three", "intra=3"),
+            ("one", "intra=1"),
         ):
             before = len(caller.pool())
             caller.session(options, name=name)
@@ -63,7 +63,7 @@ def test_variables_that_are_all_empty_change_nothing(kind, version, proven):
     """As in a copied pod, whose annotations are gone."""
     empty = dict.fromkeys((env.PLAN, env.ORT_INTRA, env.ORT_INTER, env.OMP, "RADDLE_LOG"), "")
     with started(kind, version, None, variables=empty) as caller:
-        assert len(caller.session("intra_op=3")) == 2
+        assert len(caller.session("intra=3")) == 2
         assert (caller.pool(), caller.lines) == ([], [])
     proven(kind, version, "existing values")
 

@@ -68,7 +68,7 @@ def test_no_thread_is_pinned_where_the_cpus_are_not_the_exclusive_ones_or_the_co
         ("affinity=core", ""),
         (
             f"affinity=core;{EXCLUSIVE}",
-            f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra_op=2",
+            f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra=2",
         ),
     ):
         with started("c", version, f"intra_op=2;spinning=never;{plan}") as caller:
@@ -117,7 +117,7 @@ def test_one_global_pool_serves_every_session_and_sleeps(kind, version, proven):
 def test_a_session_that_asks_for_its_own_pool_still_loads_beside_a_global_one(kind, version, proven):
     with started(kind, version, f"{PLAN};global_thread_pool=1") as caller:
         caller.session("", name="s")
-        caller.session("intra_op=3", name="own")
+        caller.session("intra=3", name="own")
         caller.do("run s")
         assert "ort-gintra/1" in {thread.name for thread in caller.pool()}
     proven(kind, version, "global pool")

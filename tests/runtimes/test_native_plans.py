@@ -47,7 +47,7 @@ def reaching(tmp_path):
 
 # The code's own count, the environment's, and what the session is made with under each of the two rules.
 @pytest.mark.parametrize("variable", [None, "", "2", "3"])
-@pytest.mark.parametrize("code", [None, "", "intra_op=0", "intra_op=-1", "intra_op=3"])
+@pytest.mark.parametrize("code", [None, "", "intra=0", "intra=-1", "intra=3"])
 @pytest.mark.parametrize("existing", ["respect", "override"])
 def test_counts_of_the_code_and_of_the_environment_against_the_plan(reaching, existing, code, variable):
     extra = {} if variable is None else {"ORT_INTRA_OP_NUM_THREADS": variable, "ORT_INTER_OP_NUM_THREADS": variable}
@@ -55,7 +55,7 @@ def test_counts_of_the_code_and_of_the_environment_against_the_plan(reaching, ex
     found = reaching(f"{PLAN};existing_values={existing}", *commands, **extra)
     if existing == "override":
         expected = "2"
-    elif code == "intra_op=3":
+    elif code == "intra=3":
         expected = "3"
     elif variable == "3":
         expected = "3"  # also for releases that don't read the variable by themselves
@@ -185,7 +185,7 @@ def test_the_variables_count_without_a_shim_is_raddles_own(reaching, variable, i
     ("options", "variables", "spinning"),
     [
         ("", {}, "spinning 200 us"),
-        ("intra_op=3", {}, "spinning off (planned bounded, turned off: cpuset of 2)"),
+        ("intra=3", {}, "spinning off (planned bounded, turned off: cpuset of 2)"),
         ("", {env.ORT_INTRA: "8"}, "spinning off (planned bounded, turned off: cpuset of 2)"),
         ("parallel=1 intra=2 inter=2", {}, "spinning off (planned bounded, turned off: cpuset of 2)"),
     ],
@@ -277,8 +277,8 @@ def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset(reaching):
     ("plan", "options", "expected"),
     [
         ("graph_optimization_level=basic", "", {"graph": "1"}),
-        ("graph_optimization_level=disable", "graph_optimization_level=2", {"graph": "2"}),
-        ("graph_optimization_level=disable;existing_values=override", "graph_optimization_level=2", {"graph": "0"}),
+        ("graph_optimization_level=disable", "graph=2", {"graph": "2"}),
+        ("graph_optimization_level=disable;existing_values=override", "graph=2", {"graph": "0"}),
         ("execution_mode=parallel;inter_op=2", "", {"parallel": "1", "inter": "2"}),
         ("execution_mode=sequential;inter_op=1", "parallel=1", {"parallel": "1"}),
         (

@@ -98,7 +98,7 @@ def test_npm_s_newest_has_the_plan_in_node(of, existing, threads):
     application = node_lab.application(of("npm"))
     # The binding refuses -1.
     sessions = ({}, {"intraOpNumThreads": 0}, {"intraOpNumThreads": 3}, {"intraOpNumThreads": -1})
-    seen = node_lab.run(application / "app.cjs", *sessions, text=node_lab.plan(existing=existing))
+    seen = node_lab.run(application / "app.cjs", *sessions, text=node_lab.plan(existing_values=existing))
     assert seen.threads == threads
     assert any(SAID in line for line in seen.lines)
     assert seen.sessions[3] == node_lab.run(application / "app.cjs", sessions[3]).sessions[0]

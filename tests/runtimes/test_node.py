@@ -36,18 +36,18 @@ def test_every_shape_of_process_has_the_planned_threads(proves, shape, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_plan_of_more_threads_than_fit_is_cut_down_with_a_reason(version):
-    seen = run(application(version) / "app.cjs", {}, text=plan(intra=16), buffer=True)
+    seen = run(application(version) / "app.cjs", {}, text=plan(intra_op=16), buffer=True)
     assert seen.threads == [1]
     assert "intra_op=2 (planned 16, cut to cpuset of 2)" in seen.lines[0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_parallel_mode_has_a_second_pool(proves, version):
-    parallel = run(application(version) / "app.cjs", {}, text=plan(mode="parallel", inter=2))
+    parallel = run(application(version) / "app.cjs", {}, text=plan(execution_mode="parallel", inter_op=2))
     sequential = run(
         application(version) / "app.cjs",
         {"executionMode": "parallel", "interOpNumThreads": 2},
-        text=plan(existing="override"),
+        text=plan(existing_values="override"),
     )
     assert (parallel.threads, sequential.threads) == ([2], [1])
     proves(RUNTIME, version, "execution mode")
@@ -58,7 +58,7 @@ def test_parallel_mode_has_a_second_pool(proves, version):
 def test_the_graph_is_optimized_to_the_planned_level(proves, version, level, nodes):
     """The default level puts the second node back, in another form."""
     verbose = {"logSeverityLevel": 0}
-    planned = run(application(version) / "app.cjs", verbose, text=plan(graph=level), **convolution())
+    planned = run(application(version) / "app.cjs", verbose, text=plan(graph_optimization_level=level), **convolution())
     stock = node_lab.stock(application(version) / "app.cjs", verbose, **convolution())
     assert [re.findall(r"Number of nodes: (\d+)", seen.stderr) for seen in (planned, stock)] == [[str(nodes)], ["2"]]
     proves(RUNTIME, version, "graph level")
@@ -71,8 +71,8 @@ def test_the_arena_is_made_only_where_the_plan_leaves_it(proves, version):
         return run(application(version) / "app.cjs", {}, text=plan(**fields), **sums()).sessions[0]["keptMiB"]
 
     assert kept_mib() > 15
-    assert kept_mib(arena=1) > 15
-    assert kept_mib(arena=0) < 8
+    assert kept_mib(cpu_mem_arena=1) > 15
+    assert kept_mib(cpu_mem_arena=0) < 8
     proves(RUNTIME, version, "memory")
 
 
@@ -88,9 +88,9 @@ def idle_ms(version, text, *, options=None, **arguments):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_workers_spin_only_as_planned(proves, version):
     stock, _ = idle_ms(version, None)
-    always, _ = idle_ms(version, plan(spin="always"))
-    never, _ = idle_ms(version, plan(spin="never"))
-    bounded, seen = idle_ms(version, plan(spin="bounded", spin_us=100))
+    always, _ = idle_ms(version, plan(spinning="always"))
+    never, _ = idle_ms(version, plan(spinning="never"))
+    bounded, seen = idle_ms(version, plan(spinning="bounded", spin_duration_us=100))
     assert always * 2 > stock
     assert never * 3 < always
     assert bounded * 3 < always
@@ -105,7 +105,7 @@ def test_workers_spin_only_as_planned(proves, version):
 )
 def test_spinning_that_the_code_asks_for_stays_under_respect_only(extra):
     respected, seen = idle_ms(NEWEST, plan(), options={"extra": extra})
-    overridden, _ = idle_ms(NEWEST, plan(existing="override"), options={"extra": extra})
+    overridden, _ = idle_ms(NEWEST, plan(existing_values="override"), options={"extra": extra})
     assert "spinning as in the code (set in the code)" in seen.lines[0]
     assert overridden * 3 < respected
 
@@ -127,7 +127,7 @@ def test_the_codes_other_entries_stay_beside_ours():
 def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind):
     first, second = shim_lab.two_cpus()
     both = [cpuset.format_list(cpuset.of((first, second)))]
-    text = plan(aff=kind, excl=2, smt=1, cpus=f"{first},{second}")
+    text = plan(affinity=kind, exclusive_cpus=2, smt=1, cpus=f"{first},{second}")
     seen = run(application(version) / "app.cjs", {}, {}, text=text)
     # The caller has the first. A second session never shares a core of the first.
     expected, later = (both, both) if kind == "numa" else ([str(second)], both)
@@ -141,7 +141,7 @@ def test_a_string_of_the_codes_brings_its_own_count_or_goes_with_it():
     one = min(shim_lab.two_cpus())
     options = {"extra": {"session": {"intra_op_thread_affinities": f"{one + 1};{one + 1}"}}}
     respected = run(application(NEWEST) / "app.cjs", options, text=plan())
-    overridden = run(application(NEWEST) / "app.cjs", options, text=plan(existing="override"))
+    overridden = run(application(NEWEST) / "app.cjs", options, text=plan(existing_values="override"))
     assert respected.sessions[0]["cpus"] == [str(one)] * 2
     assert overridden.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(shim_lab.two_cpus()))]
     assert "affinity none (the code's value is overridden)" in overridden.lines[0]
@@ -173,7 +173,7 @@ def test_results_are_the_same():
 @pytest.mark.parametrize("version", VERSIONS)
 def test_all_sessions_of_a_process_have_one_pool_where_the_plan_says_so(proves, version):
     """Its threads come with the environment, before the first session."""
-    seen = run(application(version) / "app.cjs", {}, {}, {"intraOpNumThreads": 3}, text=plan(**{"global": 1}))
+    seen = run(application(version) / "app.cjs", {}, {}, {"intraOpNumThreads": 3}, text=plan(global_thread_pool=1))
     assert seen.threads == [0, 0, 2]
     assert seen.found[0]["names"].count("ort-gintra/1") == 1
     assert "intra_op=2 (the process's global thread pool)" in seen.lines[0]
@@ -188,7 +188,7 @@ def test_sessions_share_one_arena_where_the_plan_says_so(proves, version):
         sessions = run(application(version) / "app.cjs", *[{}] * 8, text=plan(**fields), **sums()).sessions
         return sum(session["keptMiB"] for session in sessions)
 
-    assert kept_mib() > 2 * kept_mib(shared_arena=1)
+    assert kept_mib() > 2 * kept_mib(shared_allocator=1)
     proves(RUNTIME, version, "memory")
 
 

@@ -49,7 +49,7 @@ def test_it_goes_through_modes_and_counts_and_a_policy_that_overrides_ends_the_s
         ("parallel", "2", "2"),
     ]
     assert [new for *_, new, _ in stock[1:]] == [0, 1, 0, 2]
-    planned = table(tmp_path, plan(existing="override"))
+    planned = table(tmp_path, plan(existing_values="override"))
     assert [new for *_, new, _ in planned[1:]] == [1, 1, 1, 1]
     assert planned[2][-1] * 3 < stock[2][-1]
 

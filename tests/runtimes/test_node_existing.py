@@ -25,7 +25,7 @@ TABLE = [
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("existing", "environ", "threads"), TABLE)
 def test_counts_in_code_and_environment(proves, version, existing, environ, threads):
-    text = plan(intra=4, min=4, existing=existing)
+    text = plan(intra_op=4, min_intra_op=4, existing_values=existing)
     assert run(application(version) / "app.cjs", *CODE, text=text, env=environ).threads == threads
     proves(RUNTIME, version, "existing values")
 
@@ -37,14 +37,14 @@ def test_what_the_binding_refuses_it_refuses_with_the_same_words():
         {"executionMode": "PARALLEL"},
         {"extra": {"a": 1}},
     )
-    respected = run(application(NEWEST) / "app.cjs", *refused, text=plan(mode="parallel"))
+    respected = run(application(NEWEST) / "app.cjs", *refused, text=plan(execution_mode="parallel"))
     assert respected.sessions == run(application(NEWEST) / "app.cjs", *refused).sessions
 
 
 @pytest.mark.parametrize("existing", ["respect", "override"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_mode_that_code_names_stays_under_respect(version, existing):
-    text = plan(mode="parallel", inter=2, existing=existing)
+    text = plan(execution_mode="parallel", inter_op=2, existing_values=existing)
     seen = run(application(version) / "app.cjs", {"executionMode": "sequential"}, {}, text=text)
     assert seen.threads == ([1, 2] if existing == "respect" else [2, 2])
 
@@ -60,7 +60,10 @@ def test_the_graph_level_that_code_names_stays_under_respect():
 
     def fused(existing):
         seen = run(
-            application(NEWEST) / "app.cjs", options, text=plan(graph="basic", existing=existing), **convolution()
+            application(NEWEST) / "app.cjs",
+            options,
+            text=plan(graph_optimization_level="basic", existing_values=existing),
+            **convolution(),
         )
         return "ConvActivationFusion modified: 1" in seen.stderr
 
@@ -73,6 +76,6 @@ def test_the_rest_of_the_codes_options_reaches_the_binding(providers):
     """The program freezes its options, or onnxruntime-common hands on a Proxy; the plan's are in front all the same."""
     options = {"intraOpNumThreads": 3, **providers}
     refused = {"logId": 1, **providers}
-    seen = run(application(NEWEST) / "app.cjs", options, refused, text=plan(arena=0))
+    seen = run(application(NEWEST) / "app.cjs", options, refused, text=plan(cpu_mem_arena=0))
     assert seen.threads == [2, None]
     assert "logId must be a string" in seen.sessions[1]["error"]

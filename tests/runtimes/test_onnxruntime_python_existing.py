@@ -80,12 +80,12 @@ def test_the_count_is_the_code_s_the_environment_s_or_the_plan_s(
 @pytest.mark.parametrize(
     ("existing", "code", "name", "value", "because"),
     [
-        ("respect", "spinning", "spin", "code", IN_THE_CODE),
-        ("override", "spinning", "spin", "never", None),
-        ("respect", "level", "graph", None, IN_THE_CODE),
-        ("override", "level", "graph", "basic", None),
-        ("respect", "arena off", "arena", False, IN_THE_CODE),
-        ("override", "arena off", "arena", False, None),
+        ("respect", "spinning", "spinning", "code", IN_THE_CODE),
+        ("override", "spinning", "spinning", "never", None),
+        ("respect", "level", "graphOptimizationLevel", None, IN_THE_CODE),
+        ("override", "level", "graphOptimizationLevel", "basic", None),
+        ("respect", "arena off", "cpuMemArena", False, IN_THE_CODE),
+        ("override", "arena off", "cpuMemArena", False, None),
     ],
 )
 def test_any_other_value_in_the_code_wins_unless_the_policy_overrides(
@@ -98,9 +98,7 @@ def test_any_other_value_in_the_code_wins_unless_the_policy_overrides(
     if code == "spinning":
         assert effective["entries"][ALLOW] == ("1" if existing == "respect" else "0")
     if code == "level":
-        assert effective["graphOptimizationLevel"] == (
-            "ORT_DISABLE_ALL" if existing == "respect" else "ORT_ENABLE_BASIC"
-        )
+        assert effective["graph"] == ("ORT_DISABLE_ALL" if existing == "respect" else "ORT_ENABLE_BASIC")
 
 
 @pytest.mark.parametrize("release", ["ort-1.28.0", "ort-1.31.1"])

@@ -64,10 +64,10 @@ def test_no_shared_arena_and_no_shrinking_where_the_code_has_switched_its_arena_
     )["records"][0]
     assert record["effective"]["cpuMemArena"] is record["effective"]["arenaShrinkage"] is False
     assert record["because"] == {
-        "spin": "no worker threads",
-        "arena": "set in the code",
-        "sharedArena": "the session has no arena",
-        "shrink": "the session has no arena",
+        "spinning": "no worker threads",
+        "cpuMemArena": "set in the code",
+        "sharedAllocator": "the session has no arena",
+        "arenaShrinkage": "the session has no arena",
     }
 
 
@@ -204,4 +204,4 @@ def test_a_plan_of_a_megabyte_leaves_the_application_alone(lab):
     grown = f"import os; os.environ[{env.PLAN!r}] = 'v=1;intra_op=2;' + 'x' * 2**20"
     found = lab.probe(NEWEST, "intra_op=2;min_intra_op=2", {"intra": 3}, first=grown)
     assert (pools(found), found["records"]) == ([2], [])
-    assert "plan is 1048588 characters long" in found["stderr"]
+    assert "plan is 1048591 characters long" in found["stderr"]

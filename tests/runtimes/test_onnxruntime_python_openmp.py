@@ -133,5 +133,5 @@ def test_a_narrower_container_than_planned_for_cuts_the_team(lab):
 def test_what_is_not_a_plan_leaves_the_build_alone_and_is_said_in_one_line(lab):
     found = lab.probe(RELEASE, "intra_op=4096;omp=2;spinning=never", extra={env.OMP: "2"})
     assert (found["sessions"][0]["pool"], found["records"]) == (1, [])
-    assert found["stderr"].startswith("raddle: onnxruntime is not configured: plan field intra='4096'")
+    assert found["stderr"].startswith("raddle: onnxruntime is not configured: plan field intra_op='4096'")
     assert found["stderr"].count("\n") == 1

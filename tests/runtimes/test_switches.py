@@ -8,8 +8,8 @@ from raddle.planning.policy import FIELDS
 
 pytestmark = ort_lab.MARKS
 
-SWITCHES = [(name, field.switch) for name, field in FIELDS.items() if field.switch]
-IDS = [key for key, _ in SWITCHES]
+SWITCHES = [(name, field.path.rpartition(".")[2], field.switch) for name, field in FIELDS.items() if field.switch]
+IDS = [key for key, *_ in SWITCHES]
 IN_THE_CODE = "set in the code"
 
 
@@ -20,9 +20,9 @@ def release(request):
 
 @pytest.fixture(scope="module")
 def seen(release, lab):
-    other = {one.attribute: not one.initial for _, one in SWITCHES}
-    turned = ";".join(f"{key}={int(not one.initial)}" for key, one in SWITCHES)
-    initial = ";".join(f"{key}={int(one.initial)}" for key, one in SWITCHES)
+    other = {one.attribute: not one.initial for *_, one in SWITCHES}
+    turned = ";".join(f"{key}={int(not one.initial)}" for key, _, one in SWITCHES)
+    initial = ";".join(f"{key}={int(one.initial)}" for key, _, one in SWITCHES)
     plans = {
         "planned": (f"intra_op=1;{turned}", [{}]),
         "respect": (f"intra_op=1;{initial}", [other]),
@@ -31,18 +31,18 @@ def seen(release, lab):
     return lab.probes(release, plans)
 
 
-@pytest.mark.parametrize(("key", "one"), SWITCHES, ids=IDS)
-def test_the_plan_s_value_is_the_session_s_and_the_code_s_object_is_as_before(release, seen, key, one, proves):
+@pytest.mark.parametrize(("key", "name", "one"), SWITCHES, ids=IDS)
+def test_the_plan_s_value_is_the_session_s_and_the_code_s_object_is_as_before(release, seen, key, name, one, proves):
     proves(ROW, version(release), "memory")
     (session,), (record,) = seen["planned"]["sessions"], seen["planned"]["records"]
-    assert session["effective"][one.attribute] is record["effective"][one.report] is not one.initial
-    assert one.report not in record["because"]
+    assert session["effective"][one.attribute] is record["effective"][name] is not one.initial
+    assert name not in record["because"]
     assert session["after"][one.attribute] is one.initial
 
 
-@pytest.mark.parametrize(("key", "one"), SWITCHES, ids=IDS)
-def test_the_code_s_own_stays_unless_the_policy_overrides(seen, key, one):
+@pytest.mark.parametrize(("key", "name", "one"), SWITCHES, ids=IDS)
+def test_the_code_s_own_stays_unless_the_policy_overrides(seen, key, name, one):
     for existing, stays in (("respect", True), ("override", False)):
         (session,), (record,) = seen[existing]["sessions"], seen[existing]["records"]
-        assert session["effective"][one.attribute] is record["effective"][one.report] is (stays != one.initial)
-        assert record["because"].get(one.report) == (IN_THE_CODE if stays else None)
+        assert session["effective"][one.attribute] is record["effective"][name] is (stays != one.initial)
+        assert record["because"].get(name) == (IN_THE_CODE if stays else None)

@@ -38,7 +38,7 @@ findings.
     type=click.IntRange(1, 4096),
     default=64,
     show_default=True,
-    help="CPUs of an unknown node: with -f, or if you may not read nodes.",
+    help="CPUs of an unknown node: with -f, or without permission to read nodes.",
 )
 @click.option(
     "--min-saving", type=click.FloatRange(min=0), default=0.0, help="Only findings that save at least this many CPUs."

@@ -118,7 +118,7 @@ async def _cluster(kube: Kube, asked: Asked, notes: list[str]) -> Cluster:
     namespaces = await _or(_namespaces(kube, asked.namespace), {}, "namespaces", unread)
     if unread:
         notes.append(
-            f"you may not read {' and '.join(unread)}: policies and labels that can't be read are not considered"
+            f"no permission to read {' and '.join(unread)}: policies and labels that can't be read are not considered"
         )
     return Cluster(
         policies=Policies(policies),
@@ -256,7 +256,7 @@ async def _kubelets(kube: Kube, findings: Findings, bar: _Bar) -> str:
 
     await _each(sorted(findings), ask)
     if forbidden:
-        return "you may not read the kubelets' metrics (nodes/proxy): the limit is used instead of the CPU time"
+        return "no permission to read the kubelets' metrics (nodes/proxy): the limit is used instead of the CPU time"
     if failed:
         silent = f"{len(failed)} of {len(findings)} kubelets did not answer ({failed[0]})"
         return f"{silent}: the limit is used instead of the CPU time there"
