@@ -48,7 +48,7 @@ def ran(cluster, space, tmp_path):
     pod = space.create({"metadata": {"name": "two", "labels": {"runs": space.name}}, "spec": spec})
     path = f"{space.pods_path}/{pod['metadata']['name']}"
     images = {IMAGE: Image(entrypoint=("sh", "-c"))}
-    with LocalPods(cluster.new_client, space.name, f"concurrent_runs={space.name}", images, tmp_path) as pods:
+    with LocalPods(cluster.new_client, space.name, f"runs={space.name}", images, tmp_path) as pods:
         wait(lambda: space.client.get(path)["status"]["phase"] not in ("Pending", "Running"), "the pod has ended")
         yield space.client.get(path)["status"], pods.pods[pod["metadata"]["uid"]]
 
