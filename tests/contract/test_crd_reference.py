@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from generate.docs import apireference
+from raddle.planning import families
 
 
 def test_every_field_has_a_row_of_five_cells():
@@ -21,7 +22,7 @@ def test_every_field_has_a_row_of_five_cells():
         "| `objective` | string | `Latency` | `Latency`, `Throughput` | Optimization goal",
         "| `onnxruntime.globalThreadPool` | boolean | `false` |  | Whether",
         "| `onnxruntime.providerOptions` | map of map of string |  | at most 16 entries | Options",
-        "| `runtimes` | list of string |  | 1 to 19 items; each `onnxruntime`, `torch`, `openmp`, `blas`, `mkl`,",
+        f"| `runtimes` | list of string |  | 1 to {len(families.NAMES)} items; each `onnxruntime`, `torch`, `openmp`, `blas`, `mkl`,",
         "| `tier` | string | `Baseline` | `Admin`, `Baseline` | Precedence",
         "| `numaNodes[].memoryMiB` | integer |  | at least 0 | Its memory",
     ],
