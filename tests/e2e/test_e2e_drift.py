@@ -133,7 +133,7 @@ def test_a_container_that_was_resized_in_place_is_named(host, node, record_prope
         )
         found = named(space, node, one, Cause.RESIZED)
         wait(lambda: quota(space, node, one) == 1, "the kubelet has followed", SECONDS[node])
-    assert found.detail == "planned with a limit of 0.5 CPUs, the limit is 1 now"
+    assert found.detail == "planned with a limit of 0.5 CPUs; the limit is now 1"
     assert "restart the pod" in found.fix
     record_property(f"e2e drift {node}", told(found))
 

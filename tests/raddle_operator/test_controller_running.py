@@ -183,7 +183,7 @@ def test_the_status_says_what_runs_otherwise_than_planned():
     found = condition(status, "Drifted")
     assert (found["status"], found["reason"]) == ("True", "CodeSetsIt")
     assert found["message"] == (
-        "1 of 3 containers differ from their plan (CodeSetsIt 1, Resized 1); shop/a-1 serve: 16 threads, 2 were"
+        "1 of 3 containers not as planned (CodeSetsIt 1, Resized 1); shop/a-1 serve: 16 threads, 2 were"
         " planned; `kubectl raddle explain` says what to do"
     )
 

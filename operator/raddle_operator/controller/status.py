@@ -329,7 +329,7 @@ def _drifted(running: Total) -> dict[str, str]:
         message = f"{_containers(running.containers)} run as planned, as far as agents can observe"
         return condition(DRIFTED, "False", "AsPlanned", message)
     causes = ", ".join(f"{cause} {running.causes[cause]}" for cause in BY_HARM if running.causes[cause] > 0)
-    message = f"{running.drifted} of {_containers(running.containers)} differ from their plan ({causes})"
+    message = f"{running.drifted} of {running.containers} containers not as planned ({causes})"
     if running.worst:
         _, one = running.worst[0]
         message += f"; {one.namespace}/{one.pod} {one.container}: {one.detail}"
