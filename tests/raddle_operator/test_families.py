@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.runtimes import families_lab as lab
 
 from raddle import env
-from raddle.planning import families, policy
+from raddle.planning import families, policy, values
 from raddle.planning.families import FAMILIES, ValueSource
 from raddle.planning.planner import Budget, plan
 from raddle_operator.injection import plan_annotations
@@ -207,8 +207,8 @@ policies = st.fixed_dictionaries(
         "existing_values": st.sampled_from(["Respect", "Override"]),
     }
 ).map(lambda fields: policy.Policy(**fields))
-values = st.none() | st.sampled_from(["", "3", "-Xmx1g", "-XX:ActiveProcessorCount=2 -Xmx1g"])
-environments = st.dictionaries(st.sampled_from(sorted({*VARIABLES, env.OMP})), values)
+texts = st.none() | st.sampled_from(["", "3", "-Xmx1g", "-XX:ActiveProcessorCount=2 -Xmx1g"])
+environments = st.dictionaries(st.sampled_from(sorted({*VARIABLES, env.OMP})), texts)
 
 
 @given(budgets, policies, environments)
@@ -230,3 +230,8 @@ def test_respected_values_of_the_pod_spec_are_never_among_those_that_are_set(bud
     there = {name for name, value in sets.items() if value != "" and name != "JAVA_TOOL_OPTIONS"}
     assert not there & found.values.keys()
     assert set(found.kept) <= sets.keys()
+
+
+def test_every_value_is_a_function_s_name_or_comes_from_an_annotation():
+    named = {one.value for family in FAMILIES for one in family.variables if one.source is not ValueSource.REFERENCE}
+    assert named - values._FUNCTIONS.keys() == set()
