@@ -110,7 +110,7 @@ static bool prepare(void)
     if (rd_runtime.minor < OLDEST) {
         return leave_alone("this shim supports version 1 from 1.14 on");
     }
-    rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING_VALUES, RD_EXISTING_VALUES_RESPECT) == RD_EXISTING_VALUES_RESPECT;
+    rd_runtime.respect = rd_plan_respects(&rd_runtime.plan);
     if (rd_runtime.respect) {
         read_counts();
     }

@@ -102,7 +102,8 @@ static void choose_counts(struct rd_choice *choice)
     choose_mode(choice);
     int inter = choice->wanted.inter;
     choice->inter_because = choice->wanted.inter_because;
-    if (choice->parallel && rd_plan_get(plan, RD_EXECUTION_MODE, RD_EXECUTION_MODE_SEQUENTIAL) != RD_EXECUTION_MODE_PARALLEL) {
+    if (choice->parallel
+        && rd_plan_get(plan, RD_EXECUTION_MODE, RD_EXECUTION_MODE_SEQUENTIAL) != RD_EXECUTION_MODE_PARALLEL) {
         /* Parallel is the code's own choice: one inter-op thread would quietly turn it off. */
         inter = choice->intra;
         choice->inter_because = "as intra, for the code asks for parallel";
@@ -333,7 +334,8 @@ static void choose_shared_arena(struct rd_choice *choice, const void *environmen
 {
     int planned = choice->switches[RD_SWITCH_CPU_MEM_ARENA];
     uint64_t code = choice->code.code;
-    bool off = (code & RD_CODE_SWITCH(RD_SWITCH_CPU_MEM_ARENA)) != 0 && (code & RD_CODE_SWITCHED_ON(RD_SWITCH_CPU_MEM_ARENA)) == 0;
+    bool off = (code & RD_CODE_SWITCH(RD_SWITCH_CPU_MEM_ARENA)) != 0
+               && (code & RD_CODE_SWITCHED_ON(RD_SWITCH_CPU_MEM_ARENA)) == 0;
     bool arena = planned > 0 || (planned < 0 && !off);
     const char *shared = rd_plan_key(RD_SESSION_USE_ENV_ALLOCATORS);
     if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ALLOCATOR, 0) != 0 && arena
@@ -348,8 +350,8 @@ static void choose_graph(struct rd_choice *choice)
     static const int levels[] = {0, 1, 2, ORT_ENABLE_ALL};
     const struct rd_plan *plan = &rd_runtime.plan;
     if (plan->has[RD_GRAPH_OPTIMIZATION_LEVEL] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
-        set_option(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options,
-                                                                                      levels[plan->value[RD_GRAPH_OPTIMIZATION_LEVEL]]));
+        int level = levels[plan->value[RD_GRAPH_OPTIMIZATION_LEVEL]];
+        set_option(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options, level));
     }
 }
 

@@ -348,7 +348,8 @@ static bool sets_openmp(int64_t planned)
 static void set_counts(struct process *process, const struct rd_plan *plan)
 {
     int64_t omp = rd_plan_get(plan, RD_OMP, 0), blas = rd_plan_get(plan, RD_BLAS, 0);
-    set_count(process, "ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, rd_plan_get(plan, RD_INTRA_OP, 0)));
+    set_count(process, "ORT_INTRA_OP_NUM_THREADS",
+              rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, rd_plan_get(plan, RD_INTRA_OP, 0)));
     set_count(process, "ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER_OP, 0));
     /* It would beat somebody's own choice of OpenMP's. */
     if (blas != omp && !sets_openmp(omp)) {
@@ -384,7 +385,7 @@ static void extend_java(struct process *process, const struct rd_plan *plan)
         ours = word.length == option.length && __builtin_memcmp(word.at, option.at, option.length) == 0;
     }
     if (option.length < sizeof JAVA_OPTION || !rd_starts(option.at, JAVA_OPTION) || ours
-        || (theirs && rd_plan_get(plan, RD_EXISTING_VALUES, RD_EXISTING_VALUES_RESPECT) == RD_EXISTING_VALUES_RESPECT)) {
+        || (theirs && rd_plan_respects(plan))) {
         return;
     }
     bool alone = present == NULL || present[0] == '\0';

@@ -84,7 +84,8 @@ static void *planned_options(struct rd_pool **pool)
 {
     void *options = NULL;
     *pool = NULL;
-    if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL_THREAD_POOL, 0) == 0 || rd_plan_get(&rd_runtime.plan, RD_INTRA_OP, 0) == 0
+    if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL_THREAD_POOL, 0) == 0
+        || rd_plan_get(&rd_runtime.plan, RD_INTRA_OP, 0) == 0
         || (rd_runtime.respect && (rd_runtime.env_counts[0] != 0 || rd_runtime.env_counts[1] != 0))
         || __atomic_load_n(&pool_state, __ATOMIC_ACQUIRE) < 0
         || !rd_ok(RD_REAL(CreateThreadingOptions, rd_on)((void *)&options), NULL, 0)) {

@@ -186,6 +186,11 @@ int64_t rd_plan_get(const struct rd_plan *plan, enum rd_key key, int64_t otherwi
     return plan->negative[key] ? -(int64_t)plan->value[key] : (int64_t)plan->value[key];
 }
 
+bool rd_plan_respects(const struct rd_plan *plan)
+{
+    return rd_plan_get(plan, RD_EXISTING_VALUES, RD_EXISTING_VALUES_RESPECT) == RD_EXISTING_VALUES_RESPECT;
+}
+
 struct rd_text rd_plan_list(const struct rd_plan *plan, enum rd_key key)
 {
     return rd_text_of(plan->list[key - RD_LIST_FIRST]);

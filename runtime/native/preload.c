@@ -263,7 +263,7 @@ static const char *other_allocator(const struct rd_plan *plan)
     for (size_t i = 0; i < sizeof allocators / sizeof allocators[0]; i++) {
         const char *name = allocators[i].name;
         if (name != NULL && name != planned && rd_is_loaded(name)) {
-            return rd_plan_get(plan, RD_EXISTING_VALUES, RD_EXISTING_VALUES_RESPECT) == RD_EXISTING_VALUES_RESPECT ? name : NULL;
+            return rd_plan_respects(plan) ? name : NULL;
         }
     }
     return NULL;

@@ -161,6 +161,8 @@ struct rd_plan {
 bool rd_plan_parse(const char *text, struct rd_plan *plan, struct rd_out *error);
 /* The value of a key, `otherwise` where the plan does not have it. */
 int64_t rd_plan_get(const struct rd_plan *plan, enum rd_key key, int64_t otherwise);
+/* Whether values of the code's and the environment's stay, which is so without a word too. */
+bool rd_plan_respects(const struct rd_plan *plan);
 /* The text of a key of CPU lists; empty where the plan does not have it, or it can't be used. */
 struct rd_text rd_plan_list(const struct rd_plan *plan, enum rd_key key);
 /* The key's name, and its value as text (at least 24 bytes; that of a list's is RD_MAX_LIST_TEXT and one). */

@@ -109,7 +109,8 @@ void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *fact
         struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
         rd_put(&out, "planned bounded, turned off: ");
         rd_put(&out, reason);
-    } else if (rd_plan_get(plan, RD_EXCLUSIVE_SPINNING, -1) == RD_EXCLUSIVE_SPINNING_ALWAYS && are_exclusive(plan, facts, rd_plan_get(plan, RD_STREAMS, 1))) {
+    } else if (rd_plan_get(plan, RD_EXCLUSIVE_SPINNING, -1) == RD_EXCLUSIVE_SPINNING_ALWAYS
+               && are_exclusive(plan, facts, rd_plan_get(plan, RD_STREAMS, 1))) {
         found->spin = RD_SPINNING_ALWAYS;
     } else {
         found->spin_us = (int)rd_plan_get(plan, RD_SPIN_DURATION_US, DEFAULT_SPIN_US);

@@ -218,7 +218,7 @@ def test_a_count_that_the_code_takes_back_is_none(reaching):
         ("spinning=never;existing_values=override", f"entry.{ALLOW}=1", {ALLOW: "0"}),
         ("spinning=always", "", {}),
         ("", "", {}),
-        # The entry that a policy names goes before what follows from `spin`; onnxruntime's default is not written.
+        # The entry that a policy names goes before what follows from `spinning`; onnxruntime's default is not written.
         ("session.intra_op.allow_spinning=1;spinning=never", "", {}),
         ("session.dynamic_block_base=4", "", {"session.dynamic_block_base": "4"}),
         ("session.force_spinning_stop=1", "", {"session.force_spinning_stop": "1"}),

@@ -205,16 +205,15 @@ def _not_reached(process: Process, plan: ContainerPlan, container: Container) ->
     pool = max(process.pools, key=lambda pool: (pool.ran, pool.threads))
     heard = [one for one in container.processes if one.sessions is not None]
     why = (
-        f"; the shim reported from {_process(heard[0])}, so this process was started without the container's "
-        "environment"
+        f"; the shim reported from {_process(heard[0])}, so this process was started without the container's"
+        " environment"
         if heard
         else ""
     )
     which = f", which has {_TOLD_OF}" if process.runtimes else ""
     detail = (
-        f"no shim has reported from {_process(process)}{which}: pool {_short(pool.name)} has "
-        f"{_threads(pool.threads)}, of"
-        f" which {pool.ran} ran, {_planned(plan.threads)}; {_cpus_text(container)}{why}"
+        f"no shim has reported from {_process(process)}{which}: pool {_short(pool.name)} has"
+        f" {_threads(pool.threads)}, of which {pool.ran} ran, {_planned(plan.threads)}; {_cpus_text(container)}{why}"
     )
     fix = (
         "start it with the container's environment, and Python without -I, -E or -S"

@@ -126,7 +126,7 @@ def _as_policy_says(name: str, field: Field) -> Key:
 
 _SAID = [_as_policy_says(name, field) for name, field in FIELDS.items() if field.in_plan]
 _STREAMS = (1, env.MAX_STREAMS)
-SPINNING = ("never", "bounded", "always")
+_SPINNING = ("never", "bounded", "always")
 
 # In this order they are in the text; entries, provider options (`entries.PLAN_KEYS`) and `env.LISTS` are there too.
 NUMBERS: Tuple[Key, ...] = (
@@ -181,9 +181,9 @@ NUMBERS: Tuple[Key, ...] = (
     *(key for key in _SAID if key.allowed == entries.SWITCH),
 )
 WORDS: Tuple[Key, ...] = (
-    Key("spinning", SPINNING, lambda plan, _: plan.spinning, onnxruntime=True),
+    Key("spinning", _SPINNING, lambda plan, _: plan.spinning, onnxruntime=True),
     # Absent: as `spinning`, also where the CPUs are the exclusive ones.
-    Key("exclusive_spinning", SPINNING, lambda plan, _: plan.exclusive_spinning, onnxruntime=True),
+    Key("exclusive_spinning", _SPINNING, lambda plan, _: plan.exclusive_spinning, onnxruntime=True),
     Key("execution_mode", ("sequential", "parallel"), lambda plan, _: plan.execution_mode, onnxruntime=True),
     *(key for key in _SAID if key.allowed != entries.SWITCH),
     Key("affinity", ("none", "numa", "core"), lambda plan, _: plan.affinity),
@@ -233,14 +233,14 @@ def values(plan: Plan, policy: Policy) -> Dict[str, Any]:
     """The plan's values under the names that people read; absent ones are left out."""
     said = dict(policy.config_entries).get(_SPIN_ENTRY) if plan.spinning == "bounded" else None
     # Below zero it is the runtime's own time.
-    spin_us = plan.spin_duration_us or None if said is None else int(said) if int(said) >= 0 else None
+    spin_duration_us = plan.spin_duration_us or None if said is None else int(said) if int(said) >= 0 else None
     result: Dict[str, Any] = {
         "intraOp": plan.intra_op,
         "intraOpWithoutShim": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         "interOp": plan.inter_op,
         "executionMode": plan.execution_mode,
         "spinning": plan.spinning,
-        "spinDurationUs": spin_us,
+        "spinDurationUs": spin_duration_us,
         "exclusiveSpinning": plan.exclusive_spinning,
         "omp": plan.omp,
         "blas": plan.blas,

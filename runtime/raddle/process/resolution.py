@@ -102,10 +102,8 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
         result.global_intra_op = _clamped("globalIntraOp", planned, share, least, where, result.because)
     result.exclusive = (0 < fields.get("exclusive_cpus", 0) == size or facts.owner != "") and streams == 1
     result.runs, result.cpu_capacity, result.cpus_where = fields.get("concurrent_runs", 1), cpu_capacity, cpus_where
-    result.oversubscribed, result.endless = (
-        oversubscribed,
-        result.exclusive and fields.get("exclusive_spinning") == "always",
-    )
+    result.oversubscribed = oversubscribed
+    result.endless = result.exclusive and fields.get("exclusive_spinning") == "always"
     result.spinning = fields.get("spinning")
     if result.spinning == "bounded":
         result.spinning, why = result.pools_spin(

@@ -195,7 +195,7 @@ class Choice:
             self._pool_spinning(f"session.{pool}.", planned or "always")
 
     def _pool_spinning(self, prefix: str, planned: str) -> None:
-        """Writes the pool's three entries, the plan's own before what follows from `spin`."""
+        """Writes the pool's three entries, the plan's own before what follows from `spinning`."""
         wanted = {}
         if planned == "never":
             wanted["allow_spinning"] = "0"
