@@ -19,9 +19,9 @@ def progress():
 
 
 @pytest.fixture
-def fakes():
+def fakes(row):
     """The same machine twice, so that each of two programs has the quota for itself and is counted alone."""
-    one, other = (fakemachine.started(lab.CPUS, lab.LIMIT_CPUS) for _ in range(2))
+    one, other = (fakemachine.started(lab.CPUS, row.limit_cpus) for _ in range(2))
     with one as first, other as second:
         yield first, second
 
@@ -37,4 +37,4 @@ def models(tmp_path_factory):
 @pytest.fixture
 def recorded(request):
     """Keeps a row's record, where that is asked for: at once, since a run of all rows takes an hour."""
-    return record.write if request.config.getoption("--write") else lambda _: None
+    return record.write if request.config.getoption("--write") else lambda *_: None

@@ -50,6 +50,37 @@ def scikit_learn(models):
     return lambda: done(HistGradientBoostingClassifier(max_iter=2).fit(rows, labels).predict(rows))
 
 
+def scikit_learn_predict(models):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rows, labels = table()
+    model = HistGradientBoostingClassifier(max_iter=50, early_stopping=False).fit(rows, labels)
+    return lambda: done(model.predict(rows))
+
+
+def kmeans(models):
+    from sklearn.cluster import KMeans
+
+    rows, _ = table()
+    return lambda: done(KMeans(16, n_init=1, max_iter=10, random_state=1).fit(rows))
+
+
+def xgboost_predict(models):
+    import xgboost
+
+    rows, labels = table()
+    model = xgboost.XGBClassifier(n_estimators=50).fit(rows, labels)
+    return lambda: done(model.predict(rows))
+
+
+def lightgbm_predict(models):
+    import lightgbm
+
+    rows, labels = table()
+    model = lightgbm.LGBMClassifier(n_estimators=50, verbose=-1).fit(rows, labels)
+    return lambda: done(model.predict(rows))
+
+
 def xgboost_cpu(models):
     import xgboost
 

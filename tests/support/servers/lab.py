@@ -22,6 +22,7 @@ from typing import Any
 import fakemachine
 from cluster import kubelet_env
 from cluster.waiting import wait
+from raddle import delivery
 from raddle.machine import sysfs
 from raddle_operator.cli.manifests import Manifest
 from raddle_operator.cli.offline import default_policy, for_everything, of_container
@@ -34,11 +35,10 @@ from unavailable import UnavailableError
 
 PROGRAMS = Path(__file__).parents[2] / "servers" / "programs"
 CPUS = 64
-LIMIT_CPUS = 2
 # Sixty-four threads on two CPUs take their time, and so does the first import of a large package.
 SECONDS = 240
 SAMPLE_SECONDS = 0.02
-# Who ask a server for work at the same time.
+# Who ask a server for work at the same time, at least one for each of its processes.
 CLIENTS = 4
 # Each program has one of its own, as in a container: children of one with one command count as a server's workers.
 _PARENT = ("sh", "-c", '"$@"; exit', "sh")
@@ -47,11 +47,23 @@ NOTHING = Container(cpus=None, variables={}, mounts=(), notes=())
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Threads of all processes of a program after its work; `says` is what it tells itself, None where nothing."""
+    """Threads of each process of a program after its work, the fewest first.
 
-    threads: int
-    processes: int
-    says: int | None
+    `says` is what it tells itself, of each process where there are several; None where nothing.
+    """
+
+    each: tuple[int, ...]
+    says: int | tuple[int, ...] | None
+
+    @property
+    def threads(self) -> int:
+        """All of them."""
+        return sum(self.each)
+
+    @property
+    def processes(self) -> int:
+        """How many there are."""
+        return len(self.each)
 
 
 def given(row: Row, root: Path) -> Container:
@@ -59,7 +71,7 @@ def given(row: Row, root: Path) -> Container:
     made = default_policy()
     policy = Manifest(file="the row", obj={**made.obj, "spec": {**made.obj["spec"], **row.policy}}, node=made.node)
     (asked,) = read_policies([policy])
-    obj = {"name": "main", "image": "app", **row.container, "resources": {"limits": {"cpu": str(LIMIT_CPUS)}}}
+    obj = {"name": "main", "image": "app", **row.container, "resources": {"limits": {"cpu": str(row.limit_cpus)}}}
     machine = sysfs.read_machine(str(root))._replace(architecture=platform.machine())
     return of_container(obj, for_everything(asked), str(root), machine)
 
@@ -117,13 +129,14 @@ def running(row: Row, fake: fakemachine.Fake, models: Path, container: Container
             "models": models,
             "serving": process_lab.PROGRAMS,
             "work": work / "work",
+            "limit": row.limit_cpus,
             "port": port,
         }
         (work / "work").mkdir()
         mounts: tuple[str, ...] = ()
         if container.mounts:
             (work / "files").mkdir()
-            container.write_files(work / "files")
+            delivery.write(str(work / "files"))
             mounts = door.inside(work / "files")
         command = [*mounts, *(_filled(word, words) for word in (*row.program.command, *more))]
         variables = {name: _filled(value, words) for name, value in environment(row, container).items()}
@@ -133,7 +146,7 @@ def running(row: Row, fake: fakemachine.Fake, models: Path, container: Container
 
 
 def _served(request: Request, port: int, seconds: float) -> float:
-    """Requests a second that are answered to CLIENTS of them at a time."""
+    """Requests a second that are answered to so many clients."""
     end = time.monotonic() + seconds
     start = time.monotonic()
 
@@ -144,8 +157,9 @@ def _served(request: Request, port: int, seconds: float) -> float:
             units += 1
         return units
 
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
-        units = sum(future.result() for future in [clients.submit(ask_again) for _ in range(CLIENTS)])
+    count = max(CLIENTS, request.processes)
+    with concurrent.futures.ThreadPoolExecutor(count) as clients:
+        units = sum(future.result() for future in [clients.submit(ask_again) for _ in range(count)])
     return units / (time.monotonic() - start)
 
 
@@ -197,16 +211,16 @@ def _end(fake: fakemachine.Fake, process: subprocess.Popen[str]) -> None:
 
 
 def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port: int, work: Path) -> Seen:
-    most: list[tuple[int, int]] = [(0, 0)]
+    most: list[tuple[int, ...]] = [()]
     done = threading.Event()
 
     def sample() -> None:
         while not done.wait(SAMPLE_SECONDS):
-            most[0] = max(most[0], _count(fake))
+            most[0] = max(most[0], _count(fake), key=sum)
 
     if row.peak:
         threading.Thread(target=sample, daemon=True).start()
-    answered: set[int] = set()
+    answered: dict[int, int | None] = {}
 
     def worked() -> bool:
         if process.poll() is not None:
@@ -217,7 +231,8 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
         answer = _ask(row.request, port)
         if row.request.processes == 1:
             return True
-        answered.add(json.loads(answer)["pid"])
+        one = json.loads(answer)
+        answered[one["pid"]] = one.get("says")
         return len(answered) >= row.request.processes
 
     try:
@@ -233,10 +248,10 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
         raise
     finally:
         done.set()
-    threads, processes = _settled(fake)
-    threads = max(threads, most[0][0])
+    each = max(_settled(fake), most[0], key=sum)
     said = _said(work)
-    return Seen(threads=threads, processes=processes, says=said[-1].get("says") if said else None)
+    says = said[-1].get("says") if said else [one for one in answered.values() if one is not None] or None
+    return Seen(each=each, says=tuple(sorted(says)) if isinstance(says, list) else says)
 
 
 def _said(work: Path) -> list[dict[str, Any]]:
@@ -245,7 +260,7 @@ def _said(work: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
 
 
-def _settled(fake: fakemachine.Fake) -> tuple[int, int]:
+def _settled(fake: fakemachine.Fake) -> tuple[int, ...]:
     """The count once it is the same twice: threads that only answered the request may just be ending."""
     before = _count(fake)
     while True:
@@ -256,11 +271,10 @@ def _settled(fake: fakemachine.Fake) -> tuple[int, int]:
         before = now
 
 
-def _count(fake: fakemachine.Fake) -> tuple[int, int]:
-    """How many threads there are in how many processes."""
-    threads = processes = 0
+def _count(fake: fakemachine.Fake) -> tuple[int, ...]:
+    """How many threads each process has."""
+    each = []
     for pid in fake.pids():
         with contextlib.suppress(OSError):
-            threads += len(list(Path(f"/proc/{pid}/task").iterdir()))
-            processes += 1
-    return threads, processes
+            each.append(len(list(Path(f"/proc/{pid}/task").iterdir())))
+    return tuple(sorted(each))

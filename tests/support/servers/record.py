@@ -17,9 +17,11 @@ from support.servers.row import Row, Way
 from support.servers.speed import Speed
 
 FILE: Final = report.ROOT / "docs" / "reference" / "servers.json"
+# The rows without a way.
+BY_LIMIT: Final = FILE.with_name("servers-by-limit.json")
 # Who is reached had at least so many times as many threads.
 TIMES: Final = 2
-SEEN: Final = ("stock", "raddle", "advised", "speed")
+SEEN: Final = ("stock", "raddle", "advised", "slower", "speed")
 
 
 def _rows() -> Iterator[Row]:
@@ -30,8 +32,12 @@ def _rows() -> Iterator[Row]:
 ROWS: Final = tuple(_rows())
 
 
-def wrong(row: Row, container: Container, stock: Seen, raddle: Seen, advised: Seen | None) -> list[str]:
+def wrong(
+    row: Row, container: Container, stock: Seen, raddle: Seen, advised: Seen | None, measured: Speed | None
+) -> list[str]:
     """What is not as the row says."""
+    if row.way is None:
+        return [f"slower than stock: {measured}"] if measured and measured.is_slower else []
     found = [f"{name} is not set" for name in row.variables if name not in container.variables]
     last = advised or raddle
     if row.way is not Way.LEFT_ALONE and last.threads > row.most:
@@ -53,10 +59,13 @@ def wrong(row: Row, container: Container, stock: Seen, raddle: Seen, advised: Se
 
 def of(row: Row, stock: Seen, raddle: Seen, advised: Seen | None, measured: Speed | None) -> dict[str, Any]:
     """The record of a row."""
-    found: dict[str, Any] = {**words(row), "stock": _told(stock), "raddle": _told(raddle)}
+    told = _told if row.way else _told_of_each
+    found: dict[str, Any] = {**words(row), "stock": told(stock), "raddle": told(raddle)}
     if advised:
-        found["advised"] = _told(advised)
+        found["advised"] = told(advised)
     if measured:
+        if row.way is None:
+            found["slower"] = measured.is_slower
         found["speed"] = {name: _rounded(value) for name, value in asdict(measured).items()}
     return found
 
@@ -72,31 +81,50 @@ def words(row: Row) -> dict[str, Any]:
         "registry": row.program.registry,
         "package": row.program.package,
         "version": row.program.version,
-        "way": str(row.way),
-        "by": row.by,
+        **({"way": str(row.way), "by": row.by} if row.way else {"limit": row.limit_cpus, "objective": row.objective}),
         "why": row.why,
     }
     return {name: value for name, value in found.items() if value}
 
 
-def _told(seen: Seen) -> dict[str, int]:
-    return {name: value for name, value in asdict(seen).items() if value is not None}
+def _told(seen: Seen) -> dict[str, Any]:
+    return _without_none({"threads": seen.threads, "processes": seen.processes, "says": seen.says})
 
 
-def write(new: Mapping[str, Any]) -> None:
-    """Write this record, and of other rows what was seen of them."""
-    told = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
-    found = {_same(one): one for one in told}
+def _told_of_each(seen: Seen) -> dict[str, Any]:
+    return _without_none(asdict(seen))
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def file(row: Row) -> Path:
+    """Where its record is."""
+    return FILE if row.way else BY_LIMIT
+
+
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """The records of a file."""
+    found: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    return found
+
+
+def write(row: Row, new: Mapping[str, Any]) -> None:
+    """Write this record of the row, and of other rows what was seen of them."""
+    path = file(row)
+    found = {_same(one): one for one in recorded(path)}
     # A run without --speed leaves what one with it has measured.
     measured = found.get(_same(new), {}).get("speed")
     found[_same(new)] = {**({"speed": measured} if measured else {}), **new}
-    rows = [_with_seen(said, found[_same(said)]) for said in map(words, ROWS) if _same(said) in found]
-    FILE.write_text(report.folded_json({"machine": report.machine(), "rows": rows}) + "\n")
+    of_rows = [words(one) for one in ROWS if file(one) == path]
+    rows = [_with_seen(said, found[_same(said)]) for said in of_rows if _same(said) in found]
+    path.write_text(report.folded_json({"machine": report.machine(), "rows": rows}) + "\n")
 
 
-def _same(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """What was seen holds for a row of this name, version and way only."""
-    return record["name"], record["version"], record["way"]
+def _same(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What was seen holds for a row of this name and version, and of this way or limit and objective, only."""
+    return tuple(record.get(name) for name in ("name", "version", "way", "limit", "objective"))
 
 
 def _with_seen(said: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from raddle.planning.policy import Policy
 from runtimes import nodejs, pythons
 
 
@@ -29,7 +30,7 @@ class Program:
 
     `made` returns that folder, and raises UnavailableError where this machine can't have it. Words of `command` may
     have {here}, {programs} (tests/servers/programs), {models} (small ones, model.onnx
-    among them), {serving} (a service of tests/runtimes/processes), {work} (an empty folder) and {port}.
+    among them), {serving} (a service of tests/runtimes/processes), {work} (an empty folder), {limit} (CPUs) and {port}.
     """
 
     registry: str
@@ -43,7 +44,8 @@ class Program:
 class Request:
     """One unit of work that is asked of a server: asked again until the answer is a good one.
 
-    Where several `processes` answer, it is asked until so many have: each says its `pid`, in a JSON object.
+    Where several `processes` answer, it is asked until so many have: each says its `pid`, in a JSON object, which may
+    have `says`.
     """
 
     path: str = "/"
@@ -67,13 +69,16 @@ class Row:
     `by` is the variable, the setting or the flag that does it, as the table shows it; `variables` are those of the
     container that the way is proven by. `advised`: words added to the command that do what is advised.
     `why` says for the table what a reader has to know; where it is left alone, Raddle's own reason has `reason`.
+
+    A row without a `way` shows that the program is never slower than stock under this limit and objective.
     """
 
     name: str
     program: Program
-    way: Way
-    by: str
-    most: int
+    way: Way | None = None
+    by: str = ""
+    most: int = 0
+    limit_cpus: int = 2
     request: Request | None = None
     variables: tuple[str, ...] = ()
     policy: Mapping[str, Any] = field(default_factory=dict)
@@ -84,6 +89,16 @@ class Row:
     repeats: bool = True
     why: str = ""
     reason: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, which no other row has."""
+        return self.name if self.way else f"{self.name}, limit {self.limit_cpus}, {self.objective}"
+
+    @property
+    def objective(self) -> str:
+        """What its policy aims at."""
+        return str(self.policy.get("objective", Policy().objective))
 
 
 # --- where programs come from -----------------------------------------------------------------------------------------

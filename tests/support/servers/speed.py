@@ -12,6 +12,8 @@ ROUNDS = 5
 SECONDS = 0.7
 # A side whose one unit takes so long is not asked for all the rounds.
 SLOW_SECONDS = 4.0
+# What is below it, by more than the same side differs from itself, is slower than stock.
+LEAST_RATIO = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,11 @@ class Speed:
     raddle: float
     ratio: tuple[float, float, float]
     same: tuple[float, float]
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether Raddle makes the program slower."""
+        return self.ratio[1] * (1 + max(self.same)) < LEAST_RATIO
 
 
 def compared(stock: Running, raddle: Running) -> Speed:

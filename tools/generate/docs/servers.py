@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import report
 
 RECORDS: Final = report.ROOT / "docs" / "reference" / "servers.json"
+BY_LIMIT: Final = RECORDS.with_name("servers-by-limit.json")
 MOST_TIMES: Final = 100
 HEADER: Final = """\
 <!-- Made by `make generate` (tools/generate/docs/servers.py) from
-servers.json, which `make matrix` writes: edit neither. -->
+servers.json and servers-by-limit.json, which `make matrix` writes: edit none of them. -->
 
 # Servers and libraries
 
@@ -44,14 +47,63 @@ without a value were not measured. Libraries that work in batches (training, mat
 
 """
 
+BY_LIMIT_HEADER: Final = """
+## By limit
+
+A count that is right for the only process of a program is wrong for each of its four. So programs that start several
+processes, as many as the limit has CPUs, and libraries in a single process run under limits of 2, 3, 4 and 8 and both
+objectives. The pod's spec has nothing by which Raddle would recognise the program.
+
+**Threads** are those of all processes, and of each in brackets. `→` precedes the counts that the processes' OpenMP, or
+else their BLAS, report (threadpoolctl). **Speed** is measured as above. At each limit the quota is real, but the CPUs
+are those of the real machine: at a limit above their number more threads than CPUs cost more than where the CPUs exist.
+A line is *slower* if its ratio is below 0.95 even with `±` added.
+
+"""
+
 
 def page() -> str:
     """The page, as Markdown."""
-    result = _records()
+    result, by_limit = _records(RECORDS), _records(BY_LIMIT)
     headings = ("", "version", "stock", "with Raddle", "speed", "how")
-    return f"{HEADER}{len(result['rows'])} rows, on {result['machine']}.\n\n" + report.markdown_table(
-        headings, [_cells(row) for row in result["rows"]]
+    return (
+        f"{HEADER}{len(result['rows'])} rows, on {result['machine']}.\n\n"
+        + report.markdown_table(headings, [_cells(row) for row in result["rows"]])
+        + f"{BY_LIMIT_HEADER}{_verdict(by_limit)}\n\n"
+        + report.markdown_table(
+            ("", "version", "limit", "objective", "stock", "with Raddle", "speed"),
+            [_cells_by_limit(row) for row in by_limit["rows"]],
+        )
     )
+
+
+def _verdict(by_limit: Mapping[str, Any]) -> str:
+    rows = by_limit["rows"]
+    slower = [row for row in rows if row["slower"]]
+    names = "".join(f"\n- {row['name']}, limit {row['limit']}, {row['objective']}: {_speed(row)}" for row in slower)
+    listed = (
+        f", of which {len(slower)} are slower than stock:\n{names}"
+        if slower
+        else ", none of which is slower than stock."
+    )
+    return f"{len(rows)} lines, on {by_limit['machine']}{listed}"
+
+
+def _cells_by_limit(row: Mapping[str, Any]) -> tuple[str, ...]:
+    counts = (_count_of_each(row[side]) for side in ("stock", "raddle"))
+    speed = f"{_speed(row)}{', slower' if row['slower'] else ''}"
+    return row["name"], f"{row['version']} ({row['package']})", str(row["limit"]), row["objective"], *counts, speed
+
+
+def _count_of_each(observed: Mapping[str, Any]) -> str:
+    each = observed["each"]
+    processes = f" ({_grouped(each)})" if len(each) > 1 else ""
+    return f"{sum(each)}{processes} → {_grouped(observed['says'])}"
+
+
+def _grouped(counts: Sequence[int]) -> str:
+    """Equal counts once, with their number: 2 × 1, 64."""
+    return ", ".join(f"{count} × {one}" if count > 1 else str(one) for one, count in sorted(Counter(counts).items()))
 
 
 def _times(ratio: float) -> str:
@@ -59,8 +111,8 @@ def _times(ratio: float) -> str:
     return f"{MOST_TIMES}+" if ratio > MOST_TIMES else report.short(ratio)
 
 
-def _records() -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(RECORDS.read_text())
+def _records(path: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(path.read_text())
     return result
 
 

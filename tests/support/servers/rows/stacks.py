@@ -49,16 +49,16 @@ def _stack(name: str, of, package: str, **more) -> Row:
     return Row(name=name, program=pypi(of, package, "{here}/python", *STACKS, package, "{models}/model.onnx"), **more)
 
 
-def _sentence_transformers() -> Path:
-    """A folder whose `python` is that of Debian's PyTorch, with sentence-transformers from a virtual environment."""
-    (site,) = pypi(SENTENCES, "sentence-transformers").made().parent.glob("lib/python*/site-packages")
-    text = f'#!/bin/sh\nPYTHONPATH={site} exec {torch_lab.trixie().python} "$@"\n'
+def with_torch(of, package: str) -> Path:
+    """A folder whose `python` is that of Debian's PyTorch, with the packages of a virtual environment."""
+    (site,) = pypi(of, package).made().parent.glob("lib/python*/site-packages")
+    text = f'#!/bin/sh\nPYTHONPATH={site}:$PYTHONPATH exec {torch_lab.trixie().python} "$@"\n'
 
     def write(home: Path) -> None:
         (home / "python").write_text(text)
         (home / "python").chmod(0o755)
 
-    return families_lab.made("sentence-transformers", {"python.txt": text}, write)
+    return families_lab.made(package, {"python.txt": text}, write)
 
 
 def _go(name: str, language: str, **more) -> Row:
@@ -226,7 +226,7 @@ ROWS = (
                 "sentence-transformers",
                 "{models}/model.onnx",
             ),
-            made=_sentence_transformers,
+            made=functools.partial(with_torch, SENTENCES, "sentence-transformers"),
         ),
         image_env={"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"},
         **OMP,
