@@ -92,8 +92,8 @@ class Row:
 
     @property
     def label(self) -> str:
-        """Its name, which no other row has."""
-        return self.name if self.way else f"{self.name}, limit {self.limit_cpus}, {self.objective}"
+        """What no other row is called, and the option -k of pytest takes."""
+        return self.name if self.way else f"{self.name}, limit-{self.limit_cpus}, {self.objective}"
 
     @property
     def objective(self) -> str:

@@ -5,10 +5,12 @@ A count that is right for a program's one process is wrong for each of its four.
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from support.servers.row import Request, Row, environment, pypi
-from support.servers.rows.stacks import with_torch
+from support.runtimes import torch_lab
+from support.servers.row import Program, Request, Row, environment, pypi
+from support.servers.rows.stacks import UNCHANGED, with_torch
 
 LIMITS_CPUS = (2, 3, 4, 8)
 OBJECTIVES = ("Latency", "Throughput")
@@ -44,40 +46,64 @@ TORCH = environment(
     python="3.13",
     unresolved=("accelerate==1.15.0",),
 )
+# With PyTorch 1.13: Debian's 2.6 is built without libuv, which its torchrun can't do without.
+TORCHRUN = environment("processes-torchrun", "threadpoolctl==3.8.0")
+SERVED = ("lightgbm", "xgboost-cpu", "scikit-learn", "numpy", "torch")
 SCRIPT = "{programs}/processes.py"
-# Spark starts its workers by this name, and Debian's PyTorch is built without libuv.
-IMAGE_ENV = {"PYTHONPATH": "{programs}", "PYSPARK_PYTHON": "{here}/python", "USE_LIBUV": "0"}
-UWSGI = ("-c", "import pyuwsgi; pyuwsgi.run()", "--http-socket", "127.0.0.1:{port}", "--master", "--need-app")
+# Spark starts its workers by this name.
+IMAGE_ENV = {"PYTHONPATH": "{programs}", "PYSPARK_PYTHON": "{here}/python"}
+UWSGI = ("-c", "import pyuwsgi; pyuwsgi.run()", "--http", "127.0.0.1:{port}", "--master", "--need-app")
 
 
-def _rows(way: str, library: str, package: str, *arguments: str, image_env=None, request=None) -> Iterator[Row]:
-    """Lines of one program, which is started as `python ARGUMENTS`."""
-    of = TORCH if library == "torch" else PROCESSES
-    program = pypi(of, package, "{here}/python", *arguments)
-    if library == "torch":
-        program = dataclasses.replace(program, made=functools.partial(with_torch, TORCH, package))
+def _rows(name: str, program: Program, image_env: Mapping[str, str] = IMAGE_ENV, request=None) -> Iterator[Row]:
     for objective in OBJECTIVES:
         for limit in LIMITS_CPUS:
             yield Row(
-                name=f"{way}: {library}" if way else library,
+                name=name,
                 program=program,
                 limit_cpus=limit,
                 policy={"objective": objective},
-                image_env={**IMAGE_ENV, **(image_env or {})},
+                image_env=image_env,
                 request=dataclasses.replace(request, processes=limit) if request else None,
             )
 
 
-def _started(way: str, library: str, package: str, function: str) -> Iterator[Row]:
-    return _rows(way, library, package, SCRIPT, function, library, "{limit}")
+def _program(library: str, package: str, *arguments: str) -> Program:
+    """Started as `python ARGUMENTS`."""
+    if library == "torch":
+        program = pypi(TORCH, package, "{here}/python", *arguments)
+        return dataclasses.replace(program, made=functools.partial(with_torch, TORCH, package))
+    return pypi(PROCESSES, package, "{here}/python", *arguments)
+
+
+def _torchrun() -> Program:
+    def made() -> Path:
+        return with_torch(TORCHRUN, "threadpoolctl", torch_lab.installed)
+
+    return Program(
+        registry="Debian bookworm",
+        package="python3-torch",
+        version="1.13.1",
+        made=made,
+        command=(
+            *("{here}/python", "-m", "torch.distributed.run", "--nproc_per_node", "{limit}"),
+            *("--master_addr", "127.0.0.1", "--master_port", "{port}", *UNCHANGED),
+            *(SCRIPT, "rank", "torch", "{limit}"),
+        ),
+    )
+
+
+def _started(name: str, library: str, package: str, way: str) -> Iterator[Row]:
+    return _rows(f"{name}: {library}", _program(library, package, SCRIPT, way, library, "{limit}"))
 
 
 def _alone(library: str, package: str) -> Iterator[Row]:
-    return _rows("", library, package, SCRIPT, "alone", library, "1")
+    return _rows(library, _program(library, package, SCRIPT, "alone", library, "1"))
 
 
-def _web(way: str, library: str, package: str, *arguments: str) -> Iterator[Row]:
-    return _rows(way, library, package, *arguments, image_env={"LIBRARY": library.replace("-", "_")}, request=Request())
+def _web(name: str, library: str, package: str, *arguments: str) -> Iterator[Row]:
+    image_env = {**IMAGE_ENV, "LIBRARY": library.replace("-", "_")}
+    return _rows(f"{name}: {library}", _program(library, package, *arguments), image_env, Request())
 
 
 def _gunicorn(library: str) -> Iterator[Row]:
@@ -103,16 +129,13 @@ ROWS = (
     *_started("Dask LocalCluster", "numpy", "distributed", "dask"),
     *_started("Ray", "scikit-learn", "ray", "ray"),
     *_started("PySpark", "scikit-learn", "pyspark", "spark"),
+    *_rows("torchrun: torch", _torchrun()),
     *_rows(
-        *("torchrun", "torch", "accelerate", "-m", "torch.distributed.run", "--nproc_per_node", "{limit}"),
-        *("--master_addr", "127.0.0.1", "--master_port", "{port}", SCRIPT, "rank", "torch", "{limit}"),
+        "accelerate launch --cpu: torch",
+        _program("torch", "accelerate", "-m", "accelerate.commands.launch", "--cpu", SCRIPT, "alone", "torch", "1"),
     ),
-    *_rows(
-        *("accelerate launch --cpu", "torch", "accelerate", "-m", "accelerate.commands.launch", "--cpu"),
-        *("--num_processes", "1", SCRIPT, "alone", "torch", "1"),
-    ),
-    *(row for library in ("lightgbm", "xgboost-cpu", "scikit-learn", "numpy", "torch") for row in _gunicorn(library)),
-    *(row for library in ("lightgbm", "xgboost-cpu", "scikit-learn", "numpy", "torch") for row in _uwsgi(library)),
+    *(row for library in SERVED for row in _gunicorn(library)),
+    *(row for library in SERVED for row in _uwsgi(library)),
     *_alone("scikit-learn-predict", "scikit-learn"),
     *_alone("kmeans", "scikit-learn"),
     *_alone("xgboost-predict", "xgboost-cpu"),

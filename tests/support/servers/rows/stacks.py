@@ -49,10 +49,10 @@ def _stack(name: str, of, package: str, **more) -> Row:
     return Row(name=name, program=pypi(of, package, "{here}/python", *STACKS, package, "{models}/model.onnx"), **more)
 
 
-def with_torch(of, package: str) -> Path:
-    """A folder whose `python` is that of Debian's PyTorch, with the packages of a virtual environment."""
+def with_torch(of, package: str, release=torch_lab.trixie) -> Path:
+    """A folder whose `python` is that of a Debian's PyTorch, with the packages of a virtual environment."""
     (site,) = pypi(of, package).made().parent.glob("lib/python*/site-packages")
-    text = f'#!/bin/sh\nPYTHONPATH={site}:$PYTHONPATH exec {torch_lab.trixie().python} "$@"\n'
+    text = f'#!/bin/sh\nPYTHONPATH={site}:$PYTHONPATH exec {release().python} "$@"\n'
 
     def write(home: Path) -> None:
         (home / "python").write_text(text)
