@@ -50,6 +50,15 @@ def scikit_learn(models):
     return lambda: done(HistGradientBoostingClassifier(max_iter=2).fit(rows, labels).predict(rows))
 
 
+def scikit_learn_fit(models):
+    """A short one, since threads of several processes that wait for each other by spinning take seconds for it."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rows, labels = table()
+    model = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=4, early_stopping=False)
+    return lambda: done(model.fit(rows[:5000], labels[:5000]))
+
+
 def scikit_learn_predict(models):
     from sklearn.ensemble import HistGradientBoostingClassifier
 

@@ -48,7 +48,7 @@ TORCH = environment(
 )
 # With PyTorch 1.13: Debian's 2.6 is built without libuv, which its torchrun can't do without.
 TORCHRUN = environment("processes-torchrun", "threadpoolctl==3.8.0")
-SERVED = ("lightgbm", "xgboost-cpu", "scikit-learn", "numpy", "torch")
+SERVED = ("lightgbm", "xgboost-cpu", "scikit-learn-fit", "numpy", "torch")
 SCRIPT = "{programs}/processes.py"
 # Spark starts its workers by this name.
 IMAGE_ENV = {"PYTHONPATH": "{programs}", "PYSPARK_PYTHON": "{here}/python"}
@@ -120,15 +120,15 @@ def _uwsgi(library: str) -> Iterator[Row]:
 
 
 ROWS = (
-    *_started("joblib (loky)", "scikit-learn", "joblib", "loky"),
-    *_started("multiprocessing, fork", "scikit-learn", "scikit-learn", "fork"),
-    *_started("multiprocessing, spawn", "scikit-learn", "scikit-learn", "spawn"),
-    *_started("multiprocessing, forkserver", "scikit-learn", "scikit-learn", "forkserver"),
+    *_started("joblib (loky)", "scikit-learn-fit", "joblib", "loky"),
+    *_started("multiprocessing, fork", "scikit-learn-fit", "scikit-learn", "fork"),
+    *_started("multiprocessing, spawn", "scikit-learn-fit", "scikit-learn", "spawn"),
+    *_started("multiprocessing, forkserver", "scikit-learn-fit", "scikit-learn", "forkserver"),
     *_started("ProcessPoolExecutor", "lightgbm", "lightgbm", "executor"),
-    *_started("Dask LocalCluster", "scikit-learn", "distributed", "dask"),
+    *_started("Dask LocalCluster", "scikit-learn-fit", "distributed", "dask"),
     *_started("Dask LocalCluster", "numpy", "distributed", "dask"),
-    *_started("Ray", "scikit-learn", "ray", "ray"),
-    *_started("PySpark", "scikit-learn", "pyspark", "spark"),
+    *_started("Ray", "scikit-learn-fit", "ray", "ray"),
+    *_started("PySpark", "scikit-learn-fit", "pyspark", "spark"),
     *_rows("torchrun: torch", _torchrun()),
     *_rows(
         "accelerate launch --cpu: torch",
