@@ -32,7 +32,7 @@ shorter peak may be missed.
 alternately for 0.7 s with the whole quota; the value is the median of five ratios, with the range in brackets. `±` is
 the difference between two halves of the same side's values. The real machine has the number of CPUs in the line above
 the table, which stock's threads share too, while a machine of 64 CPUs would throttle them instead; so ratios above
-100 are shown as `100+`. Rows in which one unit takes more than four seconds without Raddle have one ratio; rows
+100 are shown as `100+`. There are fewer ratios, down to one, where a unit takes more than four seconds; rows
 without a value were not measured. Libraries that work in batches (training, matrix products) have a policy with
 `objective: Throughput`.
 
