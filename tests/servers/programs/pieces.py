@@ -23,8 +23,10 @@ def pools():
 
 
 def piece(library, _=None):
-    """A unit of the work: which process did it, and the count of threads that its OpenMP, or else its BLAS, says."""
-    made(library)()
+    """A unit of the work: which process did it, and the count of threads that the library, its OpenMP or its BLAS says."""
+    says = made(library)()
+    if says is not None:
+        return os.getpid(), says
     found = pools().info()
     counts = [one["num_threads"] for one in found if one["user_api"] == "openmp"]
     return os.getpid(), max(counts or [one["num_threads"] for one in found])
