@@ -57,7 +57,7 @@ objectives. The pod's spec has nothing by which Raddle would recognise the progr
 **Threads** are those of all processes, and of each in brackets. `→` precedes the counts that the processes' library
 reports, or threadpoolctl of their OpenMP, or else of their BLAS. **Speed** is measured as above. At each limit the
 quota is real, but the CPUs are those of the real machine: at a limit above their number more threads than CPUs cost
-more than where the CPUs exist. A line is *slower* if its ratio is below 0.95 even with `±` added; it has ten ratios.
+more than where the CPUs exist. A line is *slower* if its ratio is below 0.95 even with `±` added, of ten ratios.
 
 """
 
