@@ -236,7 +236,8 @@ static void choose_threads(struct rd_choice *choice)
     if (choice->intra == 0 || !workers || !rd_threads_usable()) {
         return;
     }
-    if (!rd_use_threads(choice->options, slots, choice->intra, &choice->facts, &choice->wanted, &choice->pool,
+    bool planned = choice->intra_because != in_the_code && choice->intra_because != in_the_environment;
+    if (!rd_use_threads(choice->options, slots, choice->intra, &choice->facts, &choice->wanted, planned, &choice->pool,
                         &choice->affinity_because)) {
         choice->failed = true;
     }

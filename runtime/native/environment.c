@@ -59,7 +59,7 @@ static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
     bool code_threads = (code & (RD_CODE_THREADS | RD_CODE_AFFINITY)) != 0;
     if (done && intra > 0 && !code_threads && rd_threads_usable()) {
         const char *because;
-        done = rd_use_threads(options, slots, intra, &facts, &wanted, pool, &because);
+        done = rd_use_threads(options, slots, intra, &facts, &wanted, open_intra, pool, &because);
         if (*pool != NULL) {
             (*pool)->global = true;
         }

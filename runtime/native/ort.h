@@ -86,9 +86,10 @@ void rd_options_wrap(const void **table);
 
 /* ---- pool.c ---- */
 
-/* Gives a pool its thread functions: `options` and the slots of the three functions that set them. */
+/* Gives a pool its thread functions: `options` and the slots of the three functions that set them. `planned`: its count
+ * is not the code's own. */
 bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
-                    const struct rd_effective *wanted, struct rd_pool **pool, const char **because);
+                    const struct rd_effective *wanted, bool planned, struct rd_pool **pool, const char **because);
 /* The CPUs of the pool's workers as ONNX Runtime is told them: ids from 1, a group for each. `every` are those of a worker
  * that has no place of its own. False where the text is cut off. */
 bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, const struct rd_cpus *every);

@@ -77,6 +77,8 @@ struct rd_text {
 };
 struct rd_text rd_text_of(const char *text);
 bool rd_text_is(struct rd_text text, const char *other);
+/* Whether a part of the text is the word, which is in small letters, in letters of either kind. */
+bool rd_contains(const char *text, const char *word);
 /* The part before the first `mark`, and `rest` set to what follows it; the whole and an empty rest without a mark. */
 struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found);
 /* The next word between white space, taken off the text; empty at its end. */
@@ -183,6 +185,7 @@ struct rd_facts {
     bool knows_cpus;
     struct rd_cpus cpus;
     unsigned cpu_count;
+    bool bound; /* the calling thread may run on some of them only, and so may the threads that it starts */
     const char *owner; /* who says that these CPUs are the container's own, in words; NULL: nobody */
     bool has_quota;
     double quota_cpus;
@@ -198,6 +201,8 @@ struct rd_facts {
 void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts, bool alone);
 /* The CPUs and the quota again, which a resize in place changes, and the threads; the processes stay as they were. */
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts);
+/* Before main: the CPUs that the process may run on are at least these where OpenMP binds threads. */
+void rd_remember_cpus(void);
 /* Whether JavaScript runs in this process, whose threads are workers: each loads the runtime for itself. */
 bool rd_is_javascript(void);
 /* The calling thread has loaded the runtime. */
@@ -275,6 +280,7 @@ struct rd_pool {
     int placed; /* workers that `group` has a set for */
     bool global;
     bool core; /* each has a core of its own */
+    bool entered; /* the thread that makes the pool runs on its CPUs for now */
     struct rd_cpus *group;       /* and, last, all its CPUs */
     const struct rd_cpus *whole; /* what the other threads may run on; NULL: what their creator may */
 };

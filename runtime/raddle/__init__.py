@@ -45,3 +45,9 @@ try:
     STDERR: "Any" = os.fstat(2)
 except OSError:
     STDERR = None
+
+# The CPUs that the process may run on at its start: before a library is loaded that binds the thread which loads it.
+try:
+    CPUS = frozenset(os.sched_getaffinity(0))
+except (AttributeError, OSError):
+    CPUS = frozenset()

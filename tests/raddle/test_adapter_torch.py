@@ -57,16 +57,23 @@ NONE_SET = "OMP_NUM_THREADS is not set"
         ({"omp": 2, "existing_values": "override"}, {"OMP_NUM_THREADS": "2"}, Facts(EIGHT), 2, None, None),
         # The container has less than was planned.
         ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(EIGHT, 2.0), 2, 2, "planned 4, cut to quota 2"),
-        ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 2, 2, "planned 4, cut to cpuset of 2"),
-        ({"omp": 4}, {}, Facts(0b11), 2, 2, "planned 4, cut to cpuset of 2"),
-        ({"omp": 4, "min_intra_op": 3}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 3, 3, "planned 4, cut to cpuset of 2"),
+        ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 2, 2, "planned 4, cut to CPU affinity of 2"),
+        ({"omp": 4}, {}, Facts(0b11), 2, 2, "planned 4, cut to CPU affinity of 2"),
+        (
+            {"omp": 4, "min_intra_op": 3},
+            {"OMP_NUM_THREADS": "4"},
+            Facts(0b11),
+            3,
+            3,
+            "planned 4, cut to CPU affinity of 2",
+        ),
         (
             {"omp": 4, "workers": 1},
             {"OMP_NUM_THREADS": "4"},
             Facts(EIGHT, workers_seen=4),
             2,
             2,
-            "planned 4, cut to cpuset of 8, shared by 4 workers",
+            "planned 4, cut to CPU affinity of 8, shared by 4 workers",
         ),
         # A count of somebody else's is not cut, and ORT's count is not torch's.
         ({"omp": 4}, {"OMP_NUM_THREADS": "8"}, Facts(0b11), 8, None, "OMP_NUM_THREADS"),
@@ -139,13 +146,13 @@ def test_a_version_is_two_numbers(version, numbers):
 
 def test_the_line_says_what_decided():
     choice = choose({"omp": 4, "torch_inter_op": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
-    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1"
+    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to CPU affinity of 2), inter_op=1"
     assert Choice().line("2.7.1") == "torch 2.7.1: intra_op=default, inter_op=default"
 
 
 def test_the_line_has_both_counts_and_why_they_are_not_the_planned_ones():
     choice = choose({"omp": 4, "torch_inter_op": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
-    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1"
+    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to CPU affinity of 2), inter_op=1"
 
 
 def wrapped(torch, count=2, *, fresh=True, override=False):

@@ -174,6 +174,23 @@ def test_cpus_of_two_numa_nodes_are_cut_to_one_where_the_policy_wants_no_more(on
     assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to 1 physical core on one NUMA node"
 
 
+BOUND = f"import os; os.sched_setaffinity(0, {CPUS[:1]})"
+
+
+@pytest.mark.parametrize(("bind", "count"), [("false", 1), ("close", 2)])
+def test_a_pool_has_the_process_s_cpus_where_openmp_has_bound_the_thread_that_makes_it(lab, bind, count):
+    found = lab.probe(
+        "ort-1.31.1",
+        "intra_op=2;inter_op=1;spinning=never",
+        None,
+        {"intra": 2},
+        first=BOUND,
+        extra={"OMP_PROC_BIND": bind},
+    )
+    every = cpuset.format_list(cpuset.of(CPUS))
+    assert [session["affinity"] for session in found["sessions"]] == [[every] * (count - 1), [str(CPUS[0])]]
+
+
 # --- the thread that makes a session --------------------------------------------------------------------------------
 
 # More CPUs than there may be here: Python is told of four, three of them on one NUMA node, and the kernel has two.

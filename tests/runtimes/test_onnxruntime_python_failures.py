@@ -172,9 +172,9 @@ COPIED = "import json, os, sys\n" + LATER.partition("found =")[0].partition("\n"
     ("variables", "plan", "counts", "intra", "because"),
     [
         # rembg copies OMP_NUM_THREADS into both.
-        ({env.OMP: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
-        ({env.ORT_INTRA: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
-        ({env.ORT_INTRA: "3"}, "intra_op=4;intra_op_without_shim=3", (3, 0), 1, "planned 4, cut to cpuset of 1"),
+        ({env.OMP: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to CPU affinity of 1"),
+        ({env.ORT_INTRA: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to CPU affinity of 1"),
+        ({env.ORT_INTRA: "3"}, "intra_op=4;intra_op_without_shim=3", (3, 0), 1, "planned 4, cut to CPU affinity of 1"),
         # The variable is not there, or holds something else: the count is the code's.
         ({}, "intra_op=4;omp=4", (4, 4), 4, "set in the code"),
         ({env.OMP: "3"}, "intra_op=4;omp=4", (4, 4), 4, "set in the code"),

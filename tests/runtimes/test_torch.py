@@ -187,7 +187,7 @@ def test_a_plan_that_does_not_fit_the_cpus_is_cut(imported):
     steps = ["intra"], ["script"], ["info"]
     seen, said = imported(torch_lab.installed(), PLAN, *steps, env={OMP: "2"}, cpus=CPUS[:1])
     assert (seen[0], seen[1]["pool"], counts(seen[2])) == (1, 1, [1, 1])
-    reason = "planned 2, cut to cpuset of 1"
+    reason = "planned 2, cut to CPU affinity of 1"
     (line,) = lines(said)
     assert line.partition(": intra_op")[2] == f"=1 ({reason}), inter_op=1 ({reason})"
 

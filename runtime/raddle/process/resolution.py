@@ -78,7 +78,7 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     """What the plan's fields (env.decode) come to for these facts."""
     result = Effective()
     size = cpuset.count(facts.cpus) if facts.cpus else None
-    words = f"cpuset of {size} ({facts.owner})" if facts.owner else f"cpuset of {size}"
+    words = f"CPU affinity of {size} ({facts.owner})" if facts.owner else f"CPU affinity of {size}"
     threads, where = cpu_capacity, cpus_where = _capacity(fields, facts, size, words)
     if facts.placed is not None:
         # Threads that want a CPU are counted against CPUs; those of a pool against what it is placed on.

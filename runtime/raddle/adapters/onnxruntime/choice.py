@@ -42,6 +42,7 @@ class Choice:
     core_taken   another session's workers already have a core each.
     gpu          the GPU provider that the application asks for, "" for none.
     pool_cpus    the CPUs of the pool whose workers are pinned; 0: they are not.
+    workers_cpus CPUs for workers that would have no more than the thread which makes the session; 0: they have enough.
     """
 
     def __init__(
@@ -57,13 +58,13 @@ class Choice:
         self.gpu = gpu
         self.code_affinity: str | None = None
         self.pools: list[str] = []
-        self.pool_cpus = 0
+        self.pool_cpus = self.workers_cpus = 0
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = dict(wanted.because)
         self.because.pop("globalIntraOp", None)
 
-    def make(self, cpus: int | None) -> None:
-        """Decides everything; `cpus` are those that the process may run on."""
+    def make(self, cpus: int | None, *, bound: bool = False) -> None:
+        """Decides everything; `cpus` are those that the process may run on, `bound`: the calling thread has fewer."""
         # The attribute came with the global pool's Python function, in 1.23.
         if not getattr(self.edit.options, "use_per_session_threads", True):
             self.because = {"intraOp": GLOBAL_POOL}
@@ -80,6 +81,9 @@ class Choice:
             self._inter(self._mode())
             self._spinning()
             self._affinity(cpus)
+            # ONNX Runtime's own count has workers everywhere; one that the code has chosen was for its own thread.
+            if bound and self.pools and self.because.get("intraOp") not in (IN_THE_CODE, IN_THE_ENVIRONMENT):
+                self.workers_cpus = cpus or 0
         self._switches()
         self._shared_arena()
         self._graph_level()
