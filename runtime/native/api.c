@@ -19,28 +19,48 @@ static struct rd_api_base seen_base;
 static char seen_version[64];
 static const void *seen_table[MAX_SLOTS];
 
-/* The count that a variable holds, 0 for none. */
-static int count_in(const char *name)
+/* Where these variables were at the start of the process. One that is set has moved, to whatever value. */
+enum { PLAN, INTRA, INTER, OMP, VARIABLES };
+static const char *const names[VARIABLES] = {"RADDLE_PLAN", "ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS",
+                                             "OMP_NUM_THREADS"};
+static const char *at_start[VARIABLES];
+
+void rd_remember_counts(void)
 {
-    const char *text = rd_env(name);
-    uint64_t count = 0;
-    struct rd_text value = rd_text_of(text == NULL ? "" : text);
-    return value.length <= 9 && rd_number(value, &count) ? (int)count : 0;
+    for (int i = 0; i < VARIABLES; i++) {
+        at_start[i] = rd_env(names[i]);
+    }
 }
 
-/* Tells the environment's counts that are the plan's, which Raddle has put there, from those that somebody else has:
- * own_counts of adapters/onnxruntime. */
-static void read_counts(void)
+/* The count that a variable holds, 0 for none; whether it is the planned one, and not the code's own. */
+static int count_in(int variable, int64_t planned, bool *is_planned)
+{
+    const char *text = rd_env(names[variable]);
+    uint64_t count = 0;
+    struct rd_text value = rd_text_of(text == NULL ? "" : text);
+    count = value.length <= 9 && rd_number(value, &count) ? count : 0;
+    /* Where the plan has moved too, the program keeps a copy of its environment. */
+    bool is_set = text != at_start[variable] && rd_env(names[PLAN]) == at_start[PLAN];
+    *is_planned = (int64_t)count == planned && !is_set;
+    return (int)count;
+}
+
+/* own_counts and copied_counts of adapters/onnxruntime. */
+void rd_read_counts(void)
 {
     const struct rd_plan *plan = &rd_runtime.plan;
-    int omp = count_in("OMP_NUM_THREADS"), intra = count_in("ORT_INTRA_OP_NUM_THREADS");
-    int inter = count_in("ORT_INTER_OP_NUM_THREADS");
-    int planned = (int)rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, rd_plan_get(plan, RD_INTRA_OP, 0));
-    rd_runtime.env_counts[0] = intra != planned ? intra : 0;
-    rd_runtime.env_counts[1] = inter != (int)rd_plan_get(plan, RD_INTER_OP, 0) ? inter : 0;
-    rd_runtime.raddle_counts[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
-    rd_runtime.raddle_counts[1] = intra == planned ? intra : 0;
-    rd_runtime.raddle_counts[2] = rd_runtime.env_counts[1] == 0 ? inter : 0;
+    bool omp_planned, intra_planned, inter_planned;
+    int64_t planned = rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, rd_plan_get(plan, RD_INTRA_OP, 0));
+    int intra = count_in(INTRA, planned, &intra_planned);
+    int inter = count_in(INTER, rd_plan_get(plan, RD_INTER_OP, 0), &inter_planned);
+    int omp = count_in(OMP, rd_plan_get(plan, RD_OMP, 0), &omp_planned);
+    if (rd_runtime.respect) {
+        rd_runtime.env_counts[0] = intra_planned ? 0 : intra;
+        rd_runtime.env_counts[1] = inter_planned ? 0 : inter;
+        rd_runtime.raddle_counts[0] = omp_planned ? omp : 0;
+        rd_runtime.raddle_counts[1] = intra_planned ? intra : 0;
+        rd_runtime.raddle_counts[2] = inter_planned ? inter : 0;
+    }
 }
 
 /* The minor number of "1.23.2"; -1 for anything else. */
@@ -111,9 +131,7 @@ static bool prepare(void)
         return leave_alone("this shim supports version 1 from 1.14 on");
     }
     rd_runtime.respect = rd_plan_respects(&rd_runtime.plan);
-    if (rd_runtime.respect) {
-        read_counts();
-    }
+    rd_read_counts();
     rd_real = real_base->get_api((uint32_t)rd_runtime.minor);
     unsigned length = rd_real == NULL ? 0 : table_length(rd_real, rd_runtime.minor);
     if (length == 0) {

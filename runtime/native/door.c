@@ -496,6 +496,7 @@ __attribute__((constructor)) static void start(int count, char **arguments, char
     rd_remember_stderr();
     rd_remember_cpus();
     complete(&process);
+    rd_remember_counts();
     const char **environment = (const char **)rd_environment();
     if (environment == NULL && process.auxiliary != NULL) {
         environment = (const char **)given;

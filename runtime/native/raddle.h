@@ -306,6 +306,11 @@ void rd_threads_forked(void);
  * is one by the base name of its file, or of its first argument. */
 char rd_python_closed(const char *program, int count, char *const *arguments);
 
+/* ---- api.c ---- */
+
+/* Before main: where the environment's counts are; those that the code sets later are the code's. */
+void rd_remember_counts(void);
+
 /* ---- preload.c ---- */
 
 /* Before main: starts the program again with the allocator that the plan names. Does nothing where it names none. */

@@ -89,6 +89,16 @@ def test_set_num_threads_is_called_only_where_the_environment_does_not_lead_to_t
     assert (found.intra_op, found.set_intra_op, found.because.get("intraOp")) == (intra, set_intra, because)
 
 
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
+def test_a_count_that_the_code_has_put_into_the_environment_is_its_own_also_where_it_is_the_planned_one(name):
+    fields, environ, facts = {"omp": 4}, {name: "4"}, Facts(0b11)
+    assert choose(fields, environ, facts).intra_op == 2
+    found = choose(fields, environ, facts, frozenset({name}))
+    assert (found.intra_op, found.set_intra_op, found.because) == (4, None, {"intraOp": name})
+    overridden = choose({**fields, "existing_values": "override"}, environ, facts, frozenset({name}))
+    assert overridden.set_intra_op == 2
+
+
 @pytest.mark.parametrize(
     ("fields", "facts", "inter", "because"),
     [

@@ -25,6 +25,7 @@ def install(module: Any, plan_text: str) -> None:
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], count: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     own = os.environ.get(env.OMP, "")
     is_own = kwargs.get("intra_threads") not in UNSET or own not in ("", str(_library.fields["intra_op"]))
+    is_own = is_own or (own != "" and env.OMP in env.set_by_code(os.environ))
     if is_own and not _library.override:
         return args, kwargs
     return args, {**kwargs, "intra_threads": max(1, count // (kwargs.get("inter_threads") or 1))}

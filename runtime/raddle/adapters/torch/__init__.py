@@ -70,7 +70,8 @@ def install(module: Any, plan_text: str) -> None:
         return
     try:
         facts = current.read_facts(fields, libraries.name_starts("torch"))
-        result = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
+        choice = choose(fields, os.environ, facts, env.set_by_code(os.environ))
+        result = _Torch(module, choice, fresh=bool(_prepared))
         result.apply()
         _loaded[:] = [result]
         result.note(facts, plan_text)
@@ -120,11 +121,12 @@ class _Torch:
     def await_forks(self, fields: Mapping[str, Any]) -> None:
         """Registers what is done at each fork from now on. torch keeps the environment that it was imported in."""
         environ = {name: os.environ[name] for name in (MKL, env.OMP) if name in os.environ}
+        own = env.set_by_code(os.environ)
 
         def again() -> None:
             try:
                 facts = current.read_facts(fields, libraries.name_starts("torch"))
-                self.rechoose(choose(fields, environ, facts), facts)
+                self.rechoose(choose(fields, environ, facts, own), facts)
             except Exception as error:
                 log.failed("torch keeps its parent's count of threads", error)
             # Not before: what a signal handler raises leaves it to the next call.

@@ -53,8 +53,13 @@ class Choice:
         return {names[key]: why for key, why in self.because.items()}
 
 
-def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current.Facts) -> Choice:
-    """The counts for the plan's fields, these variables and facts. Pure."""
+def choose(
+    fields: Mapping[str, Any],
+    environ: Mapping[str, str],
+    facts: current.Facts,
+    own_variables: frozenset[str] = frozenset(),
+) -> Choice:
+    """The counts for the plan's fields, these variables, of which some are the application's own, and facts. Pure."""
     result = Choice()
     result.override = fields.get("existing_values") == "override"
     planned = fields.get("omp")
@@ -67,7 +72,7 @@ def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current
     if wanted.intra_op is None:
         return result
     name, own = environment_count(environ)
-    if own not in (None, planned) and not result.override:
+    if own is not None and (own != planned or name in own_variables) and not result.override:
         result.intra_op, result.because["intraOp"] = own, name
         return result
     result.intra_op = wanted.intra_op
