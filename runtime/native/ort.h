@@ -40,7 +40,7 @@ bool rd_ok(rd_status status, char *message, size_t size);
  * code, or none (a function that this build lacks). Should those of another table follow, they do no harm in a copy. 0
  * where fewer than `least` can be read. */
 unsigned rd_table_length(const void *const *real, unsigned least, unsigned most);
-/* Tells the environment's counts that Raddle has put there from those that somebody else has. */
+/* counts.c: tells the environment's counts that Raddle has put there from those that somebody else has. */
 void rd_read_counts(void);
 /* current.c: the facts of now, and what the plan comes to with them. */
 void rd_resolve_now(struct rd_facts *facts, struct rd_effective *wanted);

@@ -14,6 +14,7 @@
  *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
  *   ort.c, current.c   the runtime's own table; what holds now, and what the plan comes to with it
+ *   counts.c    whose the environment's counts are    ... adapters/onnxruntime/capabilities.py
  *   choice.c    the plan against one session's options ... adapters/onnxruntime/choice.py
  *   options.c   what the code has set on its options
  *   session.c, environment.c, providers.c   the wrapped functions
@@ -306,7 +307,7 @@ void rd_threads_forked(void);
  * is one by the base name of its file, or of its first argument. */
 char rd_python_closed(const char *program, int count, char *const *arguments);
 
-/* ---- api.c ---- */
+/* ---- counts.c ---- */
 
 /* Before main: where the environment's counts are; those that the code sets later are the code's. */
 void rd_remember_counts(void);
