@@ -168,7 +168,7 @@ def test_the_line_has_both_counts_and_why_they_are_not_the_planned_ones():
 def wrapped(torch, count=2, *, fresh=True, override=False):
     choice = Choice()
     choice.inter_op, choice.override = count, override
-    inter_op = InterOp(torch, choice, count, fresh=fresh, changed=lambda: None)
+    inter_op = InterOp(torch, choice, count, fresh=fresh, changed=lambda **_: None)
     inter_op.replace()
     return inter_op
 

@@ -63,6 +63,12 @@ class Effective:
         self.oversubscribed = False
         self.endless = False
 
+    def above(self, count: int | None) -> str:
+        """What a count in the code is above, in words; "" where it is not above what the process may use."""
+        if count is None or self.cpu_capacity is None or count <= self.cpu_capacity:
+            return ""
+        return ", above " + self.cpus_where
+
     def pools_spin(self, intra_op: int | None, inter_op: int | None, *, parallel: bool) -> tuple[str, str]:
         """What pools of these counts do that are planned to spin for a time, and why where that is not it.
 

@@ -59,6 +59,8 @@ class Choice:
         self.code_affinity: str | None = None
         self.pools: list[str] = []
         self.pool_cpus = self.workers_cpus = 0
+        # Pool -> the code's count that is only the machine's.
+        self.copied: dict[str, int] = {}
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = dict(wanted.because)
         self.because.pop("globalIntraOp", None)
@@ -152,6 +154,12 @@ class Choice:
         if wanted is not None and wanted <= count and count in self.capabilities.copied_counts(os.environ):
             # A copy of what Raddle has put into the environment. Where it is the code's own after all, it gets no more.
             return None
+        if self.respect and wanted is not None and wanted < count and not self.code_affinity:
+            from raddle.process import machine_counts  # noqa: PLC0415
+
+            if machine_counts.is_copied(count, self.wanted):
+                self.copied[pool] = count
+                return None
         return count
 
     def _count(self, pool: str, code: int | None, where: str, wanted: int | None) -> None:
@@ -161,6 +169,10 @@ class Choice:
         if code is not None and (self.respect or wanted is None):
             self.because[key] = where
             wanted = code
+        elif pool in self.copied:
+            from raddle.process import machine_counts  # noqa: PLC0415
+
+            self.because[key] = machine_counts.copied(self.copied[pool])
         if wanted is not None:
             self.values[key] = wanted
             self.edit.set(pool + "_num_threads", wanted)
@@ -348,6 +360,11 @@ class Choice:
         self.values["graphOptimizationLevel"] = planned
         self.edit.set("graph_optimization_level", getattr(levels, GRAPH_LEVELS[planned]))
 
+    def above(self, key: str) -> str:
+        """What the code's own count is above, in words; "" where it is none, or not above what the process may use."""
+        count = self.values.get(key)
+        return self.wanted.above(count) if self.because.get(key) == IN_THE_CODE and type(count) is int else ""
+
     def line(self, version: str) -> str:
         """E.g. "onnxruntime 1.31.1: intra_op=2 (planned 4, cut to quota 2), inter_op=1, spinning off"."""
         values = self.values
@@ -358,5 +375,7 @@ class Choice:
             ("spinning", "spinning {}".format(spin.get(values.get("spinning", ""), "default"))),
             ("affinity", "affinity {}".format(values.get("affinity", "none"))),
         )
-        said = [text + (f" ({self.because[key]})" if key in self.because else "") for key, text in parts]
+        said = [
+            text + (f" ({self.because[key]}{self.above(key)})" if key in self.because else "") for key, text in parts
+        ]
         return "onnxruntime {}: {}".format(version, ", ".join(said))

@@ -244,7 +244,9 @@ class Runtime:
                 self.pools[weakref.ref(session)] = None
             if values.get("affinity") == "core":
                 self.pinned[weakref.ref(session)] = None
-            log.announce("onnxruntime", choice.line(self.version), first_worker=facts.first_worker)
+            # One that has more threads than it may use has a line of its own.
+            change = str(values["intraOp"]) if choice.above("intraOp") and log.has_announced("onnxruntime") else ""
+            log.announce("onnxruntime", choice.line(self.version), first_worker=facts.first_worker, change=change)
         except Exception as error:
             log.failed("onnxruntime session is not recorded", error)
 
