@@ -39,8 +39,8 @@ static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
     int intra = wanted.global_intra != 0 ? wanted.global_intra : wanted.intra;
     /* An inter-op pool of the machine's size that nobody asked for would only be there. */
     int inter = wanted.inter == 0 && ours ? 1 : wanted.inter;
-    bool open_intra = !rd_runtime.respect || rd_code_count(known.intra, intra) == 0;
-    bool open_inter = !rd_runtime.respect || rd_code_count(known.inter, inter) == 0;
+    bool open_intra = !rd_runtime.respect || rd_code_count(known.intra, intra, wanted.capacity) == 0;
+    bool open_inter = !rd_runtime.respect || rd_code_count(known.inter, inter, wanted.capacity) == 0;
     bool done = true;
     __atomic_store_n(&pool_single_thread, intra == 1 && open_intra && known.intra != 1, __ATOMIC_RELEASE);
     if (intra != 0 && open_intra) {

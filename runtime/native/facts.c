@@ -318,6 +318,35 @@ static void read_cpus(struct rd_facts *facts)
     }
 }
 
+/* How many CPUs a file of the kernel's lists, 0 where it can't be read. */
+static int64_t listed_in(const char *path)
+{
+    char text[4096];
+    struct rd_cpus set;
+    long length = rd_read_file(path, text, sizeof text);
+    return length > 0 && rd_cpus_parse((struct rd_text){text, (size_t)length}, &set) ? rd_cpus_count(&set) : 0;
+}
+
+bool rd_is_machines_count(int count)
+{
+    char path[96];
+    struct rd_out out = rd_out(path, sizeof path);
+    int first = rd_cpus_next(&at_start, -1);
+    rd_put(&out, "/sys/devices/system/cpu/cpu");
+    rd_put_number(&out, first < 0 ? 0 : first);
+    rd_put(&out, "/topology/thread_siblings_list");
+    int64_t online = listed_in("/sys/devices/system/cpu/online"), allowed = rd_cpus_count(&at_start);
+    int64_t per_core = listed_in(path);
+    per_core = per_core < 1 ? 1 : per_core;
+    const int64_t wholes[] = {online, online / per_core, allowed, allowed / per_core};
+    for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) {
+        if (count == wholes[i] || count == wholes[i] / 2 || count == wholes[i] - 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts)
 {
     facts->workers_seen = facts->processes * worker_threads(plan);

@@ -73,9 +73,9 @@ struct rd_options {
     int inter;
 };
 struct rd_options rd_options_of(const void *object);
-/* The count that the code wants: 0 where it has set none, or has copied the one that Raddle has put into the environment.
- * Where that is the code's own after all, it gets no more. */
-int rd_code_count(int code, int wanted);
+/* The count that the code wants: 0 where it has set none, or has copied the one that Raddle has put into the environment,
+ * or this machine's where that is above `capacity`. Where that is the code's own after all, it gets no more. */
+int rd_code_count(int code, int wanted, int capacity);
 /* Keeps a living session that has worker threads, until it is released. */
 void rd_session_made(const void *session);
 void rd_session_released(const void *session);
@@ -123,6 +123,7 @@ struct rd_choice {
     struct rd_pool *pool;
     const char *intra_because, *inter_because, *spin_because, *affinity_because;
     char cut[192];
+    char copied[2][64]; /* reasons: the code's count is this machine's */
     char message[160]; /* of the first setter that failed */
 };
 

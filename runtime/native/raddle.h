@@ -6,7 +6,7 @@
  *
  *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py; its keys are keys.h
  *   resolve.c   plan and facts -> values              ... process/resolution.py
- *   facts.c     what the process really has           ... process/current.py
+ *   facts.c     what the process really has           ... process/current.py, machine_counts.py
  *   claims.c    who says that its CPUs are its own    ... the same
  *   cgroup.c    its quota                             ... cgroup.py
  *   placement.c how many threads exclusive CPUs hold, one CPU set per worker   ... placement.py
@@ -204,6 +204,9 @@ void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts, bool alon
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts);
 /* Before main: the CPUs that the process may run on are at least these where OpenMP binds threads. */
 void rd_remember_cpus(void);
+/* Whether it is what code counts on this machine: all CPUs, those of the process, or the cores of either; half of them, or
+ * one less. As process/machine_counts.py. */
+bool rd_is_machines_count(int count);
 /* Whether JavaScript runs in this process, whose threads are workers: each loads the runtime for itself. */
 bool rd_is_javascript(void);
 /* The calling thread has loaded the runtime. */
@@ -224,6 +227,7 @@ struct rd_effective {
     int spin; /* -1: leave alone */
     int spin_us;
     int cap; /* 0: unknown */
+    int capacity; /* threads that want a CPU at once, in all the process; 0: unknown */
     bool exclusive;
     rd_because intra_because;
     rd_because inter_because;

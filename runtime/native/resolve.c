@@ -126,6 +126,9 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
     int64_t size = cpus_of(facts, words, sizeof words);
     int64_t room = facts->units > 0 ? room_of(plan, facts, facts->units, facts->units_words, &where)
                                     : room_of(plan, facts, size, words, &where);
+    char unused[MAX_WHERE];
+    struct rd_out nowhere = rd_out(unused, sizeof unused);
+    found->capacity = (int)room_of(plan, facts, size, words, &nowhere);
     int64_t workers = rd_plan_get(plan, RD_WORKERS, 1), streams = rd_plan_get(plan, RD_STREAMS, 1);
     bool oversubscribed = facts->workers_seen > workers;
     if (oversubscribed) {
