@@ -19,30 +19,6 @@ static struct rd_api_base seen_base;
 static char seen_version[64];
 static const void *seen_table[MAX_SLOTS];
 
-/* The count that a variable holds, 0 for none. */
-static int count_in(const char *name)
-{
-    const char *text = rd_env(name);
-    uint64_t count = 0;
-    struct rd_text value = rd_text_of(text == NULL ? "" : text);
-    return value.length <= 9 && rd_number(value, &count) ? (int)count : 0;
-}
-
-/* Tells the environment's counts that are the plan's, which Raddle has put there, from those that somebody else has:
- * own_counts of adapters/onnxruntime. */
-static void read_counts(void)
-{
-    const struct rd_plan *plan = &rd_runtime.plan;
-    int omp = count_in("OMP_NUM_THREADS"), intra = count_in("ORT_INTRA_OP_NUM_THREADS");
-    int inter = count_in("ORT_INTER_OP_NUM_THREADS");
-    int planned = (int)rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, rd_plan_get(plan, RD_INTRA_OP, 0));
-    rd_runtime.env_counts[0] = intra != planned ? intra : 0;
-    rd_runtime.env_counts[1] = inter != (int)rd_plan_get(plan, RD_INTER_OP, 0) ? inter : 0;
-    rd_runtime.raddle_counts[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
-    rd_runtime.raddle_counts[1] = intra == planned ? intra : 0;
-    rd_runtime.raddle_counts[2] = rd_runtime.env_counts[1] == 0 ? inter : 0;
-}
-
 /* The minor number of "1.23.2"; -1 for anything else. */
 static int minor_of(const char *version)
 {
@@ -111,9 +87,7 @@ static bool prepare(void)
         return leave_alone("this shim supports version 1 from 1.14 on");
     }
     rd_runtime.respect = rd_plan_respects(&rd_runtime.plan);
-    if (rd_runtime.respect) {
-        read_counts();
-    }
+    rd_read_counts();
     rd_real = real_base->get_api((uint32_t)rd_runtime.minor);
     unsigned length = rd_real == NULL ? 0 : table_length(rd_real, rd_runtime.minor);
     if (length == 0) {

@@ -61,6 +61,25 @@ static int code_groups(const struct rd_choice *choice)
 
 /* ---- counts and mode ---- */
 
+/* The count that the code has set for the pool, 0 where it has set none. */
+static int code_count(const struct rd_choice *choice, int which, int wanted)
+{
+    return rd_code_count(which == INTRA ? choice->code.intra : choice->code.inter, wanted, choice->wanted.capacity);
+}
+
+/* Says it where the plan's count is taken because the code's is only this machine's. */
+static void say_copied(struct rd_choice *choice, int which, const char **because)
+{
+    int code = which == INTRA ? choice->code.intra : choice->code.inter;
+    if (rd_runtime.respect && *because != in_the_environment && code > choice->wanted.capacity
+        && choice->wanted.capacity != 0 && *because != in_the_code && rd_is_machines_count(code)) {
+        struct rd_out out = rd_out(choice->copied[which], sizeof choice->copied[which]);
+        rd_put_number(&out, code);
+        rd_put(&out, " in the code is this machine's count");
+        *because = choice->copied[which];
+    }
+}
+
 static int count_of(int which, int code, int wanted, const char **because)
 {
     const char *where = in_the_code;
@@ -91,7 +110,7 @@ static bool choose_mode(struct rd_choice *choice)
 static void choose_counts(struct rd_choice *choice)
 {
     const struct rd_plan *plan = &rd_runtime.plan;
-    int code_intra = rd_code_count(choice->code.intra, choice->wanted.intra), groups = code_groups(choice);
+    int code_intra = code_count(choice, INTRA, choice->wanted.intra), groups = code_groups(choice);
     choice->code_affinity = groups > 0;
     if (rd_runtime.respect && code_intra == 0 && groups > 0) {
         /* Any other count would not fit the code's affinity. */
@@ -99,6 +118,7 @@ static void choose_counts(struct rd_choice *choice)
     }
     choice->intra_because = choice->wanted.intra_because;
     choice->intra = count_of(INTRA, code_intra, choice->wanted.intra, &choice->intra_because);
+    say_copied(choice, INTRA, &choice->intra_because);
     choose_mode(choice);
     int inter = choice->wanted.inter;
     choice->inter_because = choice->wanted.inter_because;
@@ -108,7 +128,8 @@ static void choose_counts(struct rd_choice *choice)
         inter = choice->intra;
         choice->inter_because = "as intra, for the code asks for parallel";
     }
-    choice->inter = count_of(INTER, rd_code_count(choice->code.inter, inter), inter, &choice->inter_because);
+    choice->inter = count_of(INTER, code_count(choice, INTER, inter), inter, &choice->inter_because);
+    say_copied(choice, INTER, &choice->inter_because);
     choice->single_thread = choice->intra == 1 && choice->code.intra != 1
                             && choice->intra_because != in_the_environment;
     if (choice->intra != 0) {
@@ -236,7 +257,8 @@ static void choose_threads(struct rd_choice *choice)
     if (choice->intra == 0 || !workers || !rd_threads_usable()) {
         return;
     }
-    if (!rd_use_threads(choice->options, slots, choice->intra, &choice->facts, &choice->wanted, &choice->pool,
+    bool planned = choice->intra_because != in_the_code && choice->intra_because != in_the_environment;
+    if (!rd_use_threads(choice->options, slots, choice->intra, &choice->facts, &choice->wanted, planned, &choice->pool,
                         &choice->affinity_because)) {
         choice->failed = true;
     }
@@ -269,8 +291,8 @@ static bool joins_global_pool(struct rd_choice *choice)
         return false;
     }
     bool own = (choice->code.code & RD_CODE_THREADS) != 0
-               || rd_code_count(choice->code.intra, choice->wanted.intra) != 0
-               || rd_code_count(choice->code.inter, choice->wanted.inter) != 0;
+               || code_count(choice, INTRA, choice->wanted.intra) != 0
+               || code_count(choice, INTER, choice->wanted.inter) != 0;
     if (rd_runtime.respect && (own || rd_runtime.env_counts[INTRA] != 0 || rd_runtime.env_counts[INTER] != 0)) {
         return false;
     }

@@ -41,6 +41,7 @@ void rd_resolve_now(struct rd_facts *facts, struct rd_effective *wanted)
 {
     int pid = rd_pid();
     uint64_t now = rd_now_ms();
+    rd_read_counts();
     if (rd_try_lock(&facts_lock)) {
         if (facts_pid != pid) {
             forked();

@@ -1,6 +1,6 @@
 /* Before main: what the library does at the start of a process, in this order.
  *
- * 1. What standard error is (log.c).
+ * 1. What standard error is (log.c), and the process's CPUs (facts.c).
  * 2. The door: where glibc has preloaded this library, whichever way, it completes the process's own environment. No
  *    other process's changes, and nothing of the image is replaced. Which process it is decides what is done:
  *      Python           PYTHONPATH begins with the folder `python` beside this library's own file, from where
@@ -494,7 +494,9 @@ __attribute__((constructor)) static void start(int count, char **arguments, char
 {
     struct process process = {count, arguments, auxiliary_behind(count, arguments, given), "", NULL, 0, 0};
     rd_remember_stderr();
+    rd_remember_cpus();
     complete(&process);
+    rd_remember_counts();
     const char **environment = (const char **)rd_environment();
     if (environment == NULL && process.auxiliary != NULL) {
         environment = (const char **)given;

@@ -39,8 +39,8 @@ static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
     int intra = wanted.global_intra != 0 ? wanted.global_intra : wanted.intra;
     /* An inter-op pool of the machine's size that nobody asked for would only be there. */
     int inter = wanted.inter == 0 && ours ? 1 : wanted.inter;
-    bool open_intra = !rd_runtime.respect || rd_code_count(known.intra, intra) == 0;
-    bool open_inter = !rd_runtime.respect || rd_code_count(known.inter, inter) == 0;
+    bool open_intra = !rd_runtime.respect || rd_code_count(known.intra, intra, wanted.capacity) == 0;
+    bool open_inter = !rd_runtime.respect || rd_code_count(known.inter, inter, wanted.capacity) == 0;
     bool done = true;
     __atomic_store_n(&pool_single_thread, intra == 1 && open_intra && known.intra != 1, __ATOMIC_RELEASE);
     if (intra != 0 && open_intra) {
@@ -59,7 +59,7 @@ static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
     bool code_threads = (code & (RD_CODE_THREADS | RD_CODE_AFFINITY)) != 0;
     if (done && intra > 0 && !code_threads && rd_threads_usable()) {
         const char *because;
-        done = rd_use_threads(options, slots, intra, &facts, &wanted, pool, &because);
+        done = rd_use_threads(options, slots, intra, &facts, &wanted, open_intra, pool, &because);
         if (*pool != NULL) {
             (*pool)->global = true;
         }

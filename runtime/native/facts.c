@@ -225,12 +225,89 @@ static unsigned worker_threads(const struct rd_plan *plan)
     return living <= 1 ? 1 : (unsigned)((living + sessions - 1) / sessions);
 }
 
+/* ---- CPUs ---- */
+
+/* Those of the process's start, before a library was loaded that binds the thread which loads it. */
+static struct rd_cpus at_start;
+
+/* The CPUs of one thread, 0: the calling one; none, and false, where that can't be read. */
+static bool cpus_of(uint64_t thread, struct rd_cpus *cpus)
+{
+    __builtin_memset(cpus, 0, sizeof *cpus);
+    return !rd_failed(rd_syscall(NR_SCHED_GETAFFINITY, (long)thread, sizeof *cpus, (long)cpus, 0, 0, 0));
+}
+
+void rd_remember_cpus(void)
+{
+    cpus_of(0, &at_start);
+}
+
+static bool has_all_of_start(const struct rd_cpus *cpus)
+{
+    struct rd_cpus missing = at_start;
+    rd_cpus_drop(&missing, cpus);
+    return rd_cpus_count(&missing) == 0;
+}
+
+/* Adds those of the process's other threads. */
+static void join_threads(struct rd_cpus *cpus)
+{
+    struct rd_dir dir;
+    struct rd_cpus theirs;
+    uint64_t thread;
+    for (const char *name = rd_dir_open(&dir, "", "/proc/self/task"); name != NULL; name = rd_dir_next(&dir)) {
+        /* One that can't be read has ended. */
+        if (rd_number(rd_text_of(name), &thread) && cpus_of(thread, &theirs)) {
+            rd_cpus_join(cpus, &theirs);
+        }
+    }
+}
+
+/* Whether an OpenMP library binds threads to CPUs in this environment. */
+static bool openmp_binds(void)
+{
+    static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
+    bool binds = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = rd_env(names[i]);
+        if (value == NULL || value[0] == '\0') {
+            continue;
+        }
+        bool off = rd_contains(value, "false") || rd_contains(value, "none") || rd_contains(value, "disabled");
+        if (off && i == 0) {
+            return false;
+        }
+        binds |= !off;
+    }
+    return binds;
+}
+
+/* Adds those of the start that the cgroup's cpuset has now: what the kernel lets the calling thread have for a moment. */
+static void join_start(struct rd_cpus *cpus, const struct rd_cpus *own)
+{
+    struct rd_cpus allowed;
+    if (rd_failed(rd_syscall(NR_SCHED_SETAFFINITY, 0, sizeof at_start, (long)&at_start, 0, 0, 0))) {
+        return;
+    }
+    if (cpus_of(0, &allowed)) {
+        rd_cpus_join(cpus, &allowed);
+    }
+    rd_syscall(NR_SCHED_SETAFFINITY, 0, sizeof *own, (long)own, 0, 0, 0);
+}
+
 static void read_cpus(struct rd_facts *facts)
 {
-    __builtin_memset(&facts->cpus, 0, sizeof facts->cpus);
-    long length = rd_syscall(NR_SCHED_GETAFFINITY, 0, sizeof facts->cpus, (long)&facts->cpus, 0, 0, 0);
-    facts->knows_cpus = !rd_failed(length);
-    facts->cpu_count = facts->knows_cpus ? rd_cpus_count(&facts->cpus) : 0;
+    struct rd_cpus own;
+    facts->knows_cpus = cpus_of(0, &own);
+    facts->cpus = own;
+    if (facts->knows_cpus && !has_all_of_start(&own)) {
+        join_threads(&facts->cpus);
+        if (!has_all_of_start(&facts->cpus) && openmp_binds()) {
+            join_start(&facts->cpus, &own);
+        }
+    }
+    facts->cpu_count = rd_cpus_count(&facts->cpus);
+    facts->bound = rd_cpus_count(&own) < facts->cpu_count;
     facts->knows_cpus = facts->cpu_count > 0;
     facts->owner = NULL;
     if (facts->knows_cpus) {
@@ -239,6 +316,35 @@ static void read_cpus(struct rd_facts *facts)
         struct rd_text found = {text, resources < 0 ? 0 : (size_t)resources};
         facts->owner = rd_owner_of(&facts->cpus, rd_environment(), found);
     }
+}
+
+/* How many CPUs a file of the kernel's lists, 0 where it can't be read. */
+static int64_t listed_in(const char *path)
+{
+    char text[4096];
+    struct rd_cpus set;
+    long length = rd_read_file(path, text, sizeof text);
+    return length > 0 && rd_cpus_parse((struct rd_text){text, (size_t)length}, &set) ? rd_cpus_count(&set) : 0;
+}
+
+bool rd_is_machines_count(int count)
+{
+    char path[96];
+    struct rd_out out = rd_out(path, sizeof path);
+    int first = rd_cpus_next(&at_start, -1);
+    rd_put(&out, "/sys/devices/system/cpu/cpu");
+    rd_put_number(&out, first < 0 ? 0 : first);
+    rd_put(&out, "/topology/thread_siblings_list");
+    int64_t online = listed_in("/sys/devices/system/cpu/online"), allowed = rd_cpus_count(&at_start);
+    int64_t per_core = listed_in(path);
+    per_core = per_core < 1 ? 1 : per_core;
+    const int64_t wholes[] = {online, online / per_core, allowed, allowed / per_core};
+    for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) {
+        if (count == wholes[i] || count == wholes[i] / 2 || count == wholes[i] - 1) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts)

@@ -53,11 +53,14 @@ struct rd_options rd_options_of(const void *object)
     return found;
 }
 
-int rd_code_count(int code, int wanted)
+int rd_code_count(int code, int wanted, int capacity)
 {
     const int *counts = rd_runtime.raddle_counts;
     bool copied = code == counts[0] || code == counts[1] || code == counts[2];
-    return copied && wanted != 0 && wanted <= code ? 0 : code;
+    if (wanted == 0 || wanted > code) {
+        return code;
+    }
+    return copied || (wanted < code && capacity != 0 && code > capacity && rd_is_machines_count(code)) ? 0 : code;
 }
 
 /* False where it should be kept and can't be. */

@@ -40,6 +40,8 @@ bool rd_ok(rd_status status, char *message, size_t size);
  * code, or none (a function that this build lacks). Should those of another table follow, they do no harm in a copy. 0
  * where fewer than `least` can be read. */
 unsigned rd_table_length(const void *const *real, unsigned least, unsigned most);
+/* counts.c: tells the environment's counts that Raddle has put there from those that somebody else has. */
+void rd_read_counts(void);
 /* current.c: the facts of now, and what the plan comes to with them. */
 void rd_resolve_now(struct rd_facts *facts, struct rd_effective *wanted);
 
@@ -71,9 +73,9 @@ struct rd_options {
     int inter;
 };
 struct rd_options rd_options_of(const void *object);
-/* The count that the code wants: 0 where it has set none, or has copied the one that Raddle has put into the environment.
- * Where that is the code's own after all, it gets no more. */
-int rd_code_count(int code, int wanted);
+/* The count that the code wants: 0 where it has set none, or has copied the one that Raddle has put into the environment,
+ * or this machine's where that is above `capacity`. Where that is the code's own after all, it gets no more. */
+int rd_code_count(int code, int wanted, int capacity);
 /* Keeps a living session that has worker threads, until it is released. */
 void rd_session_made(const void *session);
 void rd_session_released(const void *session);
@@ -86,9 +88,10 @@ void rd_options_wrap(const void **table);
 
 /* ---- pool.c ---- */
 
-/* Gives a pool its thread functions: `options` and the slots of the three functions that set them. */
+/* Gives a pool its thread functions: `options` and the slots of the three functions that set them. `planned`: its count
+ * is not the code's own. */
 bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
-                    const struct rd_effective *wanted, struct rd_pool **pool, const char **because);
+                    const struct rd_effective *wanted, bool planned, struct rd_pool **pool, const char **because);
 /* The CPUs of the pool's workers as ONNX Runtime is told them: ids from 1, a group for each. `every` are those of a worker
  * that has no place of its own. False where the text is cut off. */
 bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, const struct rd_cpus *every);
@@ -120,6 +123,7 @@ struct rd_choice {
     struct rd_pool *pool;
     const char *intra_because, *inter_because, *spin_because, *affinity_because;
     char cut[192];
+    char copied[2][64]; /* reasons: the code's count is this machine's */
     char message[160]; /* of the first setter that failed */
 };
 

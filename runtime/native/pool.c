@@ -2,7 +2,7 @@
 #include "ort.h"
 
 bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
-                    const struct rd_effective *wanted, struct rd_pool **out, const char **because)
+                    const struct rd_effective *wanted, bool planned, struct rd_pool **out, const char **because)
 {
     *because = "";
     int affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFFINITY, RD_AFFINITY_NONE);
@@ -30,6 +30,13 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
         }
     }
     pool->core = pool->placed > 0 && affinity == RD_AFFINITY_CORE;
+    if (planned && facts->bound) {
+        /* ONNX Runtime's own count has workers everywhere; one that the code has chosen was for its own thread. */
+        if (pool->group == NULL && (pool->group = rd_map(sizeof *pool->group)) != NULL) {
+            pool->group[0] = facts->cpus;
+        }
+        pool->whole = pool->group == NULL ? NULL : &pool->group[pool->placed];
+    }
     const void *const values[3] = {(const void *)rd_thread_create, pool, (const void *)rd_thread_join};
     for (int i = 0; i < 3; i++) {
         if (!rd_ok(((rd_on_pointer)(uintptr_t)rd_real[slots[i]])(options, values[i]), NULL, 0)) {

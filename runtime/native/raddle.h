@@ -6,7 +6,7 @@
  *
  *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py; its keys are keys.h
  *   resolve.c   plan and facts -> values              ... process/resolution.py
- *   facts.c     what the process really has           ... process/current.py
+ *   facts.c     what the process really has           ... process/current.py, machine_counts.py
  *   claims.c    who says that its CPUs are its own    ... the same
  *   cgroup.c    its quota                             ... cgroup.py
  *   placement.c how many threads exclusive CPUs hold, one CPU set per worker   ... placement.py
@@ -14,6 +14,7 @@
  *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
  *   ort.c, current.c   the runtime's own table; what holds now, and what the plan comes to with it
+ *   counts.c    whose the environment's counts are    ... adapters/onnxruntime/capabilities.py
  *   choice.c    the plan against one session's options ... adapters/onnxruntime/choice.py
  *   options.c   what the code has set on its options
  *   session.c, environment.c, providers.c   the wrapped functions
@@ -77,6 +78,8 @@ struct rd_text {
 };
 struct rd_text rd_text_of(const char *text);
 bool rd_text_is(struct rd_text text, const char *other);
+/* Whether a part of the text is the word, which is in small letters, in letters of either kind. */
+bool rd_contains(const char *text, const char *word);
 /* The part before the first `mark`, and `rest` set to what follows it; the whole and an empty rest without a mark. */
 struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found);
 /* The next word between white space, taken off the text; empty at its end. */
@@ -183,6 +186,7 @@ struct rd_facts {
     bool knows_cpus;
     struct rd_cpus cpus;
     unsigned cpu_count;
+    bool bound; /* the calling thread may run on some of them only, and so may the threads that it starts */
     const char *owner; /* who says that these CPUs are the container's own, in words; NULL: nobody */
     bool has_quota;
     double quota_cpus;
@@ -198,6 +202,11 @@ struct rd_facts {
 void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts, bool alone);
 /* The CPUs and the quota again, which a resize in place changes, and the threads; the processes stay as they were. */
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts);
+/* Before main: the CPUs that the process may run on are at least these where OpenMP binds threads. */
+void rd_remember_cpus(void);
+/* Whether it is what code counts on this machine: all CPUs, those of the process, or the cores of either; half of them, or
+ * one less. As process/machine_counts.py. */
+bool rd_is_machines_count(int count);
 /* Whether JavaScript runs in this process, whose threads are workers: each loads the runtime for itself. */
 bool rd_is_javascript(void);
 /* The calling thread has loaded the runtime. */
@@ -218,6 +227,7 @@ struct rd_effective {
     int spin; /* -1: leave alone */
     int spin_us;
     int cap; /* 0: unknown */
+    int capacity; /* threads that want a CPU at once, in all the process; 0: unknown */
     bool exclusive;
     rd_because intra_because;
     rd_because inter_because;
@@ -275,6 +285,7 @@ struct rd_pool {
     int placed; /* workers that `group` has a set for */
     bool global;
     bool core; /* each has a core of its own */
+    bool entered; /* the thread that makes the pool runs on its CPUs for now */
     struct rd_cpus *group;       /* and, last, all its CPUs */
     const struct rd_cpus *whole; /* what the other threads may run on; NULL: what their creator may */
 };
@@ -299,6 +310,11 @@ void rd_threads_forked(void);
 /* The letter of the option by which an interpreter is told to read no PYTHONPATH, or to run no sitecustomize; else 0. It
  * is one by the base name of its file, or of its first argument. */
 char rd_python_closed(const char *program, int count, char *const *arguments);
+
+/* ---- counts.c ---- */
+
+/* Before main: where the environment's counts are; those that the code sets later are the code's. */
+void rd_remember_counts(void);
 
 /* ---- preload.c ---- */
 

@@ -59,17 +59,17 @@ static int clamped(const struct rd_plan *plan, enum rd_key key, enum rd_key othe
 
 static int64_t cpus_of(const struct rd_facts *facts, char *words, size_t size)
 {
-    struct rd_out cpuset = rd_out(words, size);
-    rd_put(&cpuset, "cpuset of ");
+    struct rd_out affinity = rd_out(words, size);
+    rd_put(&affinity, "CPU affinity of ");
     if (!facts->knows_cpus) {
-        rd_put(&cpuset, "None");
+        rd_put(&affinity, "None");
         return 0;
     }
-    rd_put_number(&cpuset, facts->cpu_count);
+    rd_put_number(&affinity, facts->cpu_count);
     if (facts->owner != NULL) {
-        rd_put(&cpuset, " (");
-        rd_put(&cpuset, facts->owner);
-        rd_put(&cpuset, ")");
+        rd_put(&affinity, " (");
+        rd_put(&affinity, facts->owner);
+        rd_put(&affinity, ")");
     }
     return facts->cpu_count;
 }
@@ -86,7 +86,7 @@ static bool are_exclusive(const struct rd_plan *plan, const struct rd_facts *fac
 void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *facts, int intra, int inter, bool parallel,
                          struct rd_effective *found)
 {
-    char words[48], reason[MAX_WHERE];
+    char words[64], reason[MAX_WHERE];
     struct rd_out where = rd_out(reason, sizeof reason);
     found->spin = (int)rd_plan_get(plan, RD_SPINNING, -1);
     found->spin_us = 0;
@@ -121,11 +121,14 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
 {
     __builtin_memset(found, 0, sizeof *found);
     /* What decided: "quota 1.5, shared by 4 workers". */
-    char words[48], reason[MAX_WHERE];
+    char words[64], reason[MAX_WHERE];
     struct rd_out where = rd_out(reason, sizeof reason);
     int64_t size = cpus_of(facts, words, sizeof words);
     int64_t room = facts->units > 0 ? room_of(plan, facts, facts->units, facts->units_words, &where)
                                     : room_of(plan, facts, size, words, &where);
+    char unused[MAX_WHERE];
+    struct rd_out nowhere = rd_out(unused, sizeof unused);
+    found->capacity = (int)room_of(plan, facts, size, words, &nowhere);
     int64_t workers = rd_plan_get(plan, RD_WORKERS, 1), streams = rd_plan_get(plan, RD_STREAMS, 1);
     bool oversubscribed = facts->workers_seen > workers;
     if (oversubscribed) {

@@ -42,6 +42,20 @@ bool rd_text_is(struct rd_text text, const char *other)
     return i == text.length && other[i] == '\0';
 }
 
+bool rd_contains(const char *text, const char *word)
+{
+    for (; *text != '\0'; text++) {
+        size_t i = 0;
+        while (word[i] != '\0' && (text[i] == word[i] || text[i] == word[i] - 'a' + 'A')) {
+            i++;
+        }
+        if (word[i] == '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found)
 {
     size_t i = 0;

@@ -174,7 +174,8 @@ void rd_thread_join(void *handle)
 
 void rd_pool_enter(struct rd_pool *pool, const struct rd_facts *facts)
 {
-    if (pool == NULL || pool->placed == 0) {
+    /* Where `whole` is known, the thread is bound to fewer CPUs, and stays there. */
+    if (pool == NULL || pool->placed == 0 || pool->whole != NULL) {
         return;
     }
     struct rd_cpus outside = facts->cpus;
@@ -188,6 +189,7 @@ void rd_pool_enter(struct rd_pool *pool, const struct rd_facts *facts)
     bool is_free = run_on(&all_cpus) && runs_on(&facts->cpus);
     if (run_on(&pool->group[pool->placed])) {
         pool->whole = is_free ? &all_cpus : &facts->cpus;
+        pool->entered = true;
     } else if (!is_free) {
         run_on(&facts->cpus);
     }
@@ -195,7 +197,7 @@ void rd_pool_enter(struct rd_pool *pool, const struct rd_facts *facts)
 
 void rd_pool_leave(struct rd_pool *pool)
 {
-    if (pool != NULL && pool->whole != NULL && !run_on(pool->whole)) {
+    if (pool != NULL && pool->entered && !run_on(pool->whole)) {
         /* The container was moved meanwhile: all that it has now. */
         run_on(&all_cpus);
     }

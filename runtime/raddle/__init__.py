@@ -45,3 +45,15 @@ try:
     STDERR: "Any" = os.fstat(2)
 except OSError:
     STDERR = None
+
+# The counts that the environment has at the start of the process. One that is set later is the code's, whatever it is.
+COUNTS = {
+    name: os.environ.get(name)
+    for name in ("ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+}
+
+# The CPUs that the process may run on at its start: before a library is loaded that binds the thread which loads it.
+try:
+    CPUS = frozenset(os.sched_getaffinity(0))
+except (AttributeError, OSError):
+    CPUS = frozenset()

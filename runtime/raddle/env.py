@@ -11,6 +11,9 @@ newer plan of the same version; a version it does not know makes the shim leave 
 
 from __future__ import annotations
 
+from typing import Mapping
+
+from raddle import COUNTS
 from raddle.keys import NUMBERS, WORDS
 
 PLAN = "RADDLE_PLAN"
@@ -72,6 +75,11 @@ LISTS = (
 )
 _LIST_CHARACTERS = "0123456789,-:/|"
 _KEYS = (*NUMBERS, *WORDS, *LISTS)
+
+
+def set_by_code(environ: Mapping[str, str]) -> frozenset[str]:
+    """The variables of counts that the application has set since its process was started: they are its own."""
+    return frozenset([name for name, value in COUNTS.items() if environ.get(name) != value])
 
 
 class PlanError(ValueError):

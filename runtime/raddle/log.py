@@ -32,22 +32,29 @@ complaints: list[str] = []
 _announced: list[str] = []
 
 
-def announce(runtime: str, line: str, *, first_worker: bool = True) -> None:
+def announce(runtime: str, line: str, *, first_worker: bool = True, change: str = "") -> None:
     """Says what was configured: in the mark, and where `first_worker` is true on stderr.
 
-    There once per runtime (an adapter's name), for this process and those forked from it.
+    There once per runtime (an adapter's name), and once more for each `change`: other counts than those that were said.
+    That is for this process and those that it starts.
     """
     mark.leave(runtime, line)
-    if not first_worker:
-        return
     said = [name for name in os.environ.get(ANNOUNCED, "").split(",") if name]
-    if runtime not in said and runtime not in _announced:
-        _announced.append(runtime)
+    name = f"{runtime}={change}" if change else runtime
+    if not first_worker or len(_announced) >= MAX_COMPLAINTS:
+        return
+    if name not in said and name not in _announced:
+        _announced.append(name)
         # Where other threads run, one of them may be reading the environment outside the interpreter's lock. Then
         # new programs that this process starts say their own line.
         if files.tasks() == 1:
-            os.environ[ANNOUNCED] = ",".join([*said, runtime])
+            os.environ[ANNOUNCED] = ",".join([*said, name])
         _say(line)
+
+
+def has_announced(runtime: str) -> bool:
+    """Whether this process, or one above it, has said the runtime's line."""
+    return runtime in _announced or runtime in os.environ.get(ANNOUNCED, "").split(",")
 
 
 def failed(what: str, error: Exception) -> None:

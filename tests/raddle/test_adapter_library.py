@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -141,6 +142,37 @@ def test_a_setter_is_overridden_only_where_the_policy_says_so():
     library(PLAN + ";existing_values=override").setter(overridden, "set")
     assert (respected().set(7), respected().set(threads=7)) == (7, 7)
     assert (overridden().set(7), overridden().set(threads=7)) == (1, 1)
+
+
+EVERY = os.cpu_count()
+
+
+@pytest.mark.skipif(EVERY < 2, reason="needs two CPUs")
+def test_a_count_that_is_only_the_machine_s_is_the_plan_s_and_each_other_one_is_said(capfd, monkeypatch):
+    monkeypatch.delenv(log.ANNOUNCED, raising=False)
+    made = Library("manytoy")
+    made.read(types.ModuleType("manytoy"), "v=1;intra_op=1")
+    thing = type("Thing", (), {"set": lambda self, threads: threads, "search": lambda self, threads=0: threads})
+    made.setter(thing, "set")
+    made.argument(thing, "search", "threads")
+
+    def calls():
+        one = thing()
+        return one.search(), one.search(EVERY), one.set(EVERY), one.search(threads=EVERY + 1), one.set(EVERY + 1)
+
+    one = [min(os.sched_getaffinity(0))]
+    with ThreadPoolExecutor(1) as alone:
+        # What the process may use is one CPU: its only thread that is asked is bound, as with taskset.
+        monkeypatch.setattr(os, "listdir", lambda path: [] if path == "/proc/self/task" else listdir(path))
+        found = alone.submit(lambda: (os.sched_setaffinity(0, one), calls())[1]).result()
+    assert found == (1, 1, 1, EVERY + 1, EVERY + 1)
+    assert capfd.readouterr().err.splitlines() == [
+        "raddle: manytoy: threads=1",
+        f"raddle: manytoy: threads={EVERY + 1} (set in the code, above CPU affinity of 1)",
+    ]
+
+
+listdir = os.listdir
 
 
 def test_the_count_is_cut_and_the_line_says_so(capfd):

@@ -22,11 +22,11 @@ EIGHT = 0xFF
         ({"intra_op": 4}, Facts(EIGHT, 1.5), 2, "planned 4, cut to quota 1.5"),
         ({"intra_op": 4, "floor": 1}, Facts(EIGHT, 1.5), 1, "planned 4, cut to quota 1.5"),
         ({"intra_op": 4}, Facts(EIGHT, 0.5), 1, "planned 4, cut to quota 0.5"),
-        ({"intra_op": 4}, Facts(0b11), 2, "planned 4, cut to cpuset of 2"),
-        ({"intra_op": 4}, Facts(0b11, owner="DRA CPU claim"), 2, "planned 4, cut to cpuset of 2 (DRA CPU claim)"),
+        ({"intra_op": 4}, Facts(0b11), 2, "planned 4, cut to CPU affinity of 2"),
+        ({"intra_op": 4}, Facts(0b11, owner="DRA CPU claim"), 2, "planned 4, cut to CPU affinity of 2 (DRA CPU claim)"),
         ({"intra_op": 4}, Facts(EIGHT, 2.0, owner="DRA CPU claim"), 2, "planned 4, cut to quota 2"),
         # A quota of at least the cpuset never throttles, so the cpuset is the reason.
-        ({"intra_op": 4}, Facts(0b11, 2.0), 2, "planned 4, cut to cpuset of 2"),
+        ({"intra_op": 4}, Facts(0b11, 2.0), 2, "planned 4, cut to CPU affinity of 2"),
         ({"intra_op": 4}, Facts(None, 2.0), 2, "planned 4, cut to quota 2"),
         ({"intra_op": 4}, Facts(None), 4, None),
         # The plan has counted its workers and sessions; the same facts must not cut again.
@@ -36,21 +36,21 @@ EIGHT = 0xFF
             {"intra_op": 4, "streams": 2, "workers": 2},
             Facts(EIGHT, workers_seen=4),
             2,
-            "planned 4, cut to cpuset of 8, shared by 4 workers",
+            "planned 4, cut to CPU affinity of 8, shared by 4 workers",
         ),
         # Two sessions in each of four workers.
         (
             {"intra_op": 4, "streams": 4, "workers": 2},
             Facts(EIGHT, workers_seen=4),
             1,
-            "planned 4, cut to cpuset of 8, shared by 4 workers",
+            "planned 4, cut to CPU affinity of 8, shared by 4 workers",
         ),
         ({"intra_op": 4, "min_intra_op": 3}, Facts(EIGHT, 2.0), 3, "planned 4, cut to quota 2"),
         ({"intra_op": 4, "min_intra_op": 4}, Facts(EIGHT, 2.0), 4, None),
         ({"intra_op": 2, "min_intra_op": 8}, Facts(0b1), 2, None),
         # A known load may have more threads than its limit has CPUs, but not more than there are.
         ({"intra_op": 4, "over_quota": 1}, Facts(EIGHT, 0.5), 4, None),
-        ({"intra_op": 4, "over_quota": 1}, Facts(0b11, 0.5), 2, "planned 4, cut to cpuset of 2"),
+        ({"intra_op": 4, "over_quota": 1}, Facts(0b11, 0.5), 2, "planned 4, cut to CPU affinity of 2"),
         # The load is that of one pool: with more of them the limit counts again.
         ({"intra_op": 4, "over_quota": 1}, Facts(EIGHT, 1.0, 3), 1, "planned 4, cut to quota 1, shared by 3 workers"),
         # A policy's own inter-op count says nothing about the intra-op one.

@@ -150,7 +150,7 @@ def test_a_narrower_mask_than_planned_for_cuts_the_pool(planned):
     found = planned("intra_op=2;inter_op=1;spinning=never;execution_mode=sequential", cpus=CPUS[:1])
     assert found["sessions"][0]["pool"] == 0
     assert found["stderr"].endswith(
-        "intra_op=1 (planned 2, cut to cpuset of 1), inter_op=1, spinning off (no worker threads), affinity none\n"
+        "intra_op=1 (planned 2, cut to CPU affinity of 1), inter_op=1, spinning off (no worker threads), affinity none\n"
     )
 
 

@@ -58,7 +58,7 @@ def test_threads_that_want_a_cpu_are_counted_against_all_of_the_containers_cpus(
     fields = {"intra_op": 4, "spinning": "bounded", "exclusive_cpus": 8}
     assert resolve({**fields, "concurrent_runs": 5}, Facts(EIGHT, placed=cores)).spinning == "bounded"
     found = resolve({**fields, "concurrent_runs": 6}, Facts(EIGHT, placed=cores))
-    assert (found.spinning, found.because["spinning"]) == ("never", "planned bounded, turned off: cpuset of 8")
+    assert (found.spinning, found.because["spinning"]) == ("never", "planned bounded, turned off: CPU affinity of 8")
 
 
 @pytest.mark.parametrize(
@@ -147,6 +147,11 @@ def test_a_thread_that_runs_elsewhere_than_the_pool_stays_there():
     assert seen_near(MINE[1:], before=MINE[:1]) == (MINE[:1], MINE[:1])
 
 
+@two_cpus
+def test_a_thread_that_is_bound_makes_a_session_on_all_cpus_and_is_bound_again():
+    assert seen_near(MINE, before=MINE[:1]) == (MINE, MINE[:1])
+
+
 @pytest.mark.parametrize("cpus", [MINE, [*MINE, 4000], [4000], []])
 def test_a_thread_stays_where_it_is_when_the_pools_cpus_are_not_some_of_its_own(cpus):
     assert seen_near(cpus) == (MINE, MINE)
@@ -214,7 +219,7 @@ def test_a_session_is_made_where_a_sandbox_lets_no_thread_choose_its_cpus():
 
 @two_cpus
 def test_threads_with_cpus_of_their_own_make_sessions_at_the_same_time():
-    """The facts that one session is planned with stay those of its thread."""
+    """All have the process's CPUs; the facts that one session is planned with stay those of its thread."""
     module = SimpleNamespace(InferenceSession=object, get_default_session_options=object)
     runtime = Runtime(RuntimeCapabilities({}, module, (1, 31)), "v=1", "1.31.1")
 
@@ -223,7 +228,11 @@ def test_threads_with_cpus_of_their_own_make_sessions_at_the_same_time():
         return runtime.current_facts()
 
     mine = in_a_thread(runtime.current_facts)
-    assert (in_a_thread(body).cpus, mine.cpus) == (cpuset.of(MINE[:1]), cpuset.of(MINE))
+    theirs = in_a_thread(body)
+    assert [(facts.cpus, facts.bound) for facts in (mine, theirs)] == [
+        (cpuset.of(MINE), False),
+        (cpuset.of(MINE), True),
+    ]
 
 
 def test_a_copy_of_facts_has_all_of_them():

@@ -57,16 +57,23 @@ NONE_SET = "OMP_NUM_THREADS is not set"
         ({"omp": 2, "existing_values": "override"}, {"OMP_NUM_THREADS": "2"}, Facts(EIGHT), 2, None, None),
         # The container has less than was planned.
         ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(EIGHT, 2.0), 2, 2, "planned 4, cut to quota 2"),
-        ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 2, 2, "planned 4, cut to cpuset of 2"),
-        ({"omp": 4}, {}, Facts(0b11), 2, 2, "planned 4, cut to cpuset of 2"),
-        ({"omp": 4, "min_intra_op": 3}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 3, 3, "planned 4, cut to cpuset of 2"),
+        ({"omp": 4}, {"OMP_NUM_THREADS": "4"}, Facts(0b11), 2, 2, "planned 4, cut to CPU affinity of 2"),
+        ({"omp": 4}, {}, Facts(0b11), 2, 2, "planned 4, cut to CPU affinity of 2"),
+        (
+            {"omp": 4, "min_intra_op": 3},
+            {"OMP_NUM_THREADS": "4"},
+            Facts(0b11),
+            3,
+            3,
+            "planned 4, cut to CPU affinity of 2",
+        ),
         (
             {"omp": 4, "workers": 1},
             {"OMP_NUM_THREADS": "4"},
             Facts(EIGHT, workers_seen=4),
             2,
             2,
-            "planned 4, cut to cpuset of 8, shared by 4 workers",
+            "planned 4, cut to CPU affinity of 8, shared by 4 workers",
         ),
         # A count of somebody else's is not cut, and ORT's count is not torch's.
         ({"omp": 4}, {"OMP_NUM_THREADS": "8"}, Facts(0b11), 8, None, "OMP_NUM_THREADS"),
@@ -80,6 +87,16 @@ def test_set_num_threads_is_called_only_where_the_environment_does_not_lead_to_t
 ):
     found = choose(fields, environ, facts)
     assert (found.intra_op, found.set_intra_op, found.because.get("intraOp")) == (intra, set_intra, because)
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
+def test_a_count_that_the_code_has_put_into_the_environment_is_its_own_also_where_it_is_the_planned_one(name):
+    fields, environ, facts = {"omp": 4}, {name: "4"}, Facts(0b11)
+    assert choose(fields, environ, facts).intra_op == 2
+    found = choose(fields, environ, facts, frozenset({name}))
+    assert (found.intra_op, found.set_intra_op, found.because) == (4, None, {"intraOp": name})
+    overridden = choose({**fields, "existing_values": "override"}, environ, facts, frozenset({name}))
+    assert overridden.set_intra_op == 2
 
 
 @pytest.mark.parametrize(
@@ -139,19 +156,19 @@ def test_a_version_is_two_numbers(version, numbers):
 
 def test_the_line_says_what_decided():
     choice = choose({"omp": 4, "torch_inter_op": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
-    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1"
+    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to CPU affinity of 2), inter_op=1"
     assert Choice().line("2.7.1") == "torch 2.7.1: intra_op=default, inter_op=default"
 
 
 def test_the_line_has_both_counts_and_why_they_are_not_the_planned_ones():
     choice = choose({"omp": 4, "torch_inter_op": 1}, {"OMP_NUM_THREADS": "4"}, Facts(0b11))
-    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1"
+    assert choice.line("2.7.1") == "torch 2.7.1: intra_op=2 (planned 4, cut to CPU affinity of 2), inter_op=1"
 
 
 def wrapped(torch, count=2, *, fresh=True, override=False):
     choice = Choice()
     choice.inter_op, choice.override = count, override
-    inter_op = InterOp(torch, choice, count, fresh=fresh, changed=lambda: None)
+    inter_op = InterOp(torch, choice, count, fresh=fresh, changed=lambda **_: None)
     inter_op.replace()
     return inter_op
 

@@ -59,7 +59,7 @@ def test_the_page_s_adapter_sets_what_the_plan_says_and_says_so(mounted, version
     executable = pythons.interpreter(version)
     done = used(mounted, "v=1;intra_op=4;spinning=never", executable)
     assert done.stdout == "1 0\n"
-    assert done.stderr == "raddle: toyrt 2.0: threads=1 (planned 4, cut to cpuset of 1)\n"
+    assert done.stderr == "raddle: toyrt 2.0: threads=1 (planned 4, cut to CPU affinity of 1)\n"
 
 
 def test_a_plan_that_can_not_be_read_leaves_it_alone_with_one_line(mounted):

@@ -28,6 +28,18 @@ print(os.environ["RADDLE_ANNOUNCED"])
     assert done.stdout == "torch,onnxruntime\n"
 
 
+def test_other_counts_than_those_that_were_said_are_said_once_each():
+    code = """
+for line, change in (("a", ""), ("b", "8/1"), ("c", "2/1"), ("b", "8/1"), ("a", "")):
+    log.announce("torch", line, change=change)
+log.announce("torch", "d", change="9/1", first_worker=False)
+print(os.environ["RADDLE_ANNOUNCED"])
+"""
+    done = said(code)
+    assert done.stderr.splitlines() == ["raddle: a", "raddle: b", "raddle: c"]
+    assert done.stdout == "torch,torch=8/1,torch=2/1\n"
+
+
 def test_beside_another_thread_which_may_be_reading_the_environment_nothing_is_written_there():
     code = """
 import threading

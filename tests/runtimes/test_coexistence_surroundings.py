@@ -108,7 +108,7 @@ def test_without_proc_or_sys_sessions_work_and_one_line_says_what_is_not_known(
     ("having", "count", "why"),
     [
         (torch_lab.installed, 2, "intra_op=default (this torch can't be configured without /proc/cpuinfo)"),
-        (torch_lab.trixie, 1, "intra_op=1 (planned 2, cut to cpuset of 1)"),
+        (torch_lab.trixie, 1, "intra_op=1 (planned 2, cut to CPU affinity of 1)"),
     ],
 )
 def test_without_proc_torch_is_cut_to_the_cpus_that_the_scheduler_tells_of(mounted, having, count, why):

@@ -1,5 +1,7 @@
 """The native shim's plan against what the code, the environment and other shims say."""
 
+import os
+
 import pytest
 from support.runtimes import native_lab, shim_lab
 from support.runtimes.native_caller import CALLERS, started, under
@@ -28,6 +30,20 @@ def test_a_count_in_the_code_wins_unless_the_policy_overrides(kind, version, exi
             caller.session(options, name=name)
             workers.append(len(caller.pool()) - before)
     assert workers == ([1, 1, 2, 0] if existing == "respect" else [1, 1, 1, 1])
+    proven(kind, version, "existing values")
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_a_count_in_the_code_that_is_only_the_machine_s_is_the_plan_s(kind, version, proven):
+    every = os.cpu_count()
+    with started(kind, version, "intra_op=2;spinning=never", cpus=CPUS[:1]) as caller:
+        caller.session(f"intra={every}")
+        assert (caller.pool(), f"intra_op=1 ({every} in the code is this machine's count)" in caller.lines[0]) == (
+            [],
+            True,
+        )
+        caller.session(f"intra={every + 1}", name="t")
+        assert len(caller.pool()) == every
     proven(kind, version, "existing values")
 
 
@@ -73,4 +89,5 @@ def test_beside_pythons_own_shim_it_changes_nothing(tmp_path):
     variables = under(PLAN, **shim_lab.python_path(shim_lab.mount(tmp_path)))
     found = shim_lab.probe(shim_lab.THIS_PYTHON, native_lab.model(), [{}, {"intra": 3}], env=variables)
     assert [session["pool"] for session in found["sessions"]] == [1, 2]
-    assert len(found["stderr"].splitlines()) == 1
+    # Both are the Python shim's: the code's count is above the two CPUs.
+    assert [line.partition("intra_op=")[2].split()[0].strip(",") for line in found["stderr"].splitlines()] == ["2", "3"]

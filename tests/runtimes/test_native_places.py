@@ -1,8 +1,10 @@
 """Where the native shim puts threads: on CPUs of their own, within the process's share, into one pool for all sessions."""
 
+import os
+
 import pytest
 from support.runtimes import native_lab, shim_lab
-from support.runtimes.native_caller import CALLERS, started
+from support.runtimes.native_caller import CALLERS, Caller, program, started, under
 
 from runtimes import libonnxruntime
 
@@ -81,11 +83,33 @@ def test_a_pool_stays_on_the_cpus_that_the_process_was_given(version, proven):
     with started("c", version, "intra_op=2;spinning=never", cpus=CPUS[:1]) as caller:
         caller.session()
         assert caller.pool() == []
-        assert "intra_op=1 (planned 2, cut to cpuset of 1)" in caller.lines[0]
+        assert "intra_op=1 (planned 2, cut to CPU affinity of 1)" in caller.lines[0]
     with started("c", version, "intra_op=2;min_intra_op=2;spinning=never", cpus=CPUS[:1]) as caller:
         caller.session()
         assert [thread.cpus for thread in caller.pool()] == [str(CPUS[0])]
     proven("c", version, "counts")
+
+
+@pytest.mark.parametrize(
+    ("variables", "count"), [({}, 1), ({"OMP_PROC_BIND": "false"}, 1), ({"OMP_PROC_BIND": "Close"}, 2)]
+)
+def test_a_pool_has_the_process_s_cpus_where_openmp_has_bound_the_thread_that_makes_it(variables, count):
+    every = f"{CPUS[0]}-{CPUS[1]}"
+    chosen = program("c", libonnxruntime.VERSIONS[-1])
+    with Caller(chosen, under("intra_op=2;spinning=never", **variables), cpus=CPUS) as caller:
+        os.sched_setaffinity(caller.pid, CPUS[:1])
+        caller.do("env")
+        caller.session()
+        assert f"intra_op={count}" in caller.lines[0]
+        assert [thread.cpus for thread in caller.pool()] == [every] * (count - 1)
+        assert caller.thread(caller.pid).cpus == str(CPUS[0])
+        os.sched_setaffinity(caller.pid, CPUS)
+        caller.session(name="t")
+        os.sched_setaffinity(caller.pid, CPUS[:1])
+        # Another thread has them all, and the code's count is for its own.
+        caller.session(name="u")
+        caller.session("intra=2", name="v")
+        assert [thread.cpus for thread in caller.pool()] == [every] * (count + 1) + [str(CPUS[0])]
 
 
 @pytest.mark.parametrize(("kind", "version"), [("c", "1.31.1"), ("java", "1.29.0"), ("node", "1.30.0")])

@@ -185,9 +185,9 @@ def test_the_variables_count_without_a_shim_is_raddles_own(reaching, variable, i
     ("options", "variables", "spinning"),
     [
         ("", {}, "spinning 200 us"),
-        ("intra=3", {}, "spinning off (planned bounded, turned off: cpuset of 2)"),
-        ("", {env.ORT_INTRA: "8"}, "spinning off (planned bounded, turned off: cpuset of 2)"),
-        ("parallel=1 intra=2 inter=2", {}, "spinning off (planned bounded, turned off: cpuset of 2)"),
+        ("intra=3", {}, "spinning off (planned bounded, turned off: CPU affinity of 2)"),
+        ("", {env.ORT_INTRA: "8"}, "spinning off (planned bounded, turned off: CPU affinity of 2)"),
+        ("parallel=1 intra=2 inter=2", {}, "spinning off (planned bounded, turned off: CPU affinity of 2)"),
     ],
 )
 def test_spinning_is_decided_by_the_pools_that_there_are(reaching, options, variables, spinning):

@@ -78,7 +78,7 @@ def test_as_many_workers_as_were_planned_are_assumed_where_fewer_have_the_runtim
     chosen = program("c", "1.31.1")
     with helpers(chosen.command, 3), Caller(chosen, under(f"{PLAN};workers=2;streams=2"), cpus=CPUS) as caller:
         caller.do("env", "session s -")
-        assert [line for line in caller.lines if "intra_op=1 (planned 2, cut to cpuset of 2)" in line]
+        assert [line for line in caller.lines if "intra_op=1 (planned 2, cut to CPU affinity of 2)" in line]
 
 
 def test_the_workers_of_a_parent_with_many_threads_count_each_other():

@@ -38,7 +38,7 @@ def test_every_shape_of_process_has_the_planned_threads(proves, shape, version):
 def test_a_plan_of_more_threads_than_fit_is_cut_down_with_a_reason(version):
     seen = run(application(version) / "app.cjs", {}, text=plan(intra_op=16), buffer=True)
     assert seen.threads == [1]
-    assert "intra_op=2 (planned 16, cut to cpuset of 2)" in seen.lines[0]
+    assert "intra_op=2 (planned 16, cut to CPU affinity of 2)" in seen.lines[0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -30,6 +30,15 @@ def test_counts_in_code_and_environment(proves, version, existing, environ, thre
     proves(RUNTIME, version, "existing values")
 
 
+@pytest.mark.parametrize("environ", [{}, {env.ORT_INTRA: "1"}])
+def test_a_count_that_code_sets_in_the_environment_is_its_own_also_where_it_is_what_raddle_sets(environ):
+    text = plan(intra_op=2, min_intra_op=2, intra_op_without_shim=1)
+    folder = application(NEWEST)
+    assert run(folder / "app.cjs", {}, text=text, env=environ).threads == [1]
+    hook = ["--require", str(folder / "setting.cjs")]
+    assert run(folder / "app.cjs", {}, text=text, env=environ, arguments=hook).threads == [0]
+
+
 def test_what_the_binding_refuses_it_refuses_with_the_same_words():
     refused = (
         {"intraOpNumThreads": -1},

@@ -21,7 +21,7 @@ def test_a_cluster_divides_what_its_container_has(version, workers):
     seen = run(application(version) / "cluster.cjs", {}, text=plan(), workers=workers)
     assert sum(1 + threads for threads in seen.threads) <= max(workers, 2)
     assert len(seen.lines) == 1
-    assert f"intra_op=1 (planned 2, cut to cpuset of 2, shared by {workers} workers)" in seen.lines[0]
+    assert f"intra_op=1 (planned 2, cut to CPU affinity of 2, shared by {workers} workers)" in seen.lines[0]
 
 
 def test_workers_that_were_planned_are_no_surprise():
@@ -35,13 +35,13 @@ def test_worker_threads_divide_what_their_process_has(version):
     seen = run(application(version) / "worker.cjs", {}, text=plan(), threads=2)
     assert seen.threads == [0, 0]
     assert len(seen.lines) == 1
-    assert "intra_op=1 (planned 2, cut to cpuset of 2, shared by 2 workers)" in seen.lines[0]
+    assert "intra_op=1 (planned 2, cut to CPU affinity of 2, shared by 2 workers)" in seen.lines[0]
 
 
 def test_as_many_worker_threads_as_there_are_planned_sessions_are_no_surprise():
     seen = run(application(NEWEST) / "worker.cjs", {}, text=plan(intra_op=4, min_intra_op=2, streams=2), threads=2)
     assert seen.threads == [1, 1]
-    assert "intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1" in seen.lines[0]
+    assert "intra_op=2 (planned 4, cut to CPU affinity of 2), inter_op=1" in seen.lines[0]
 
 
 @pytest.mark.parametrize(

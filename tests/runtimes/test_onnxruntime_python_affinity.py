@@ -1,6 +1,7 @@
 """Affinity in every release: the kernel says where each pool thread may run, and ONNX Runtime logs no error."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -172,6 +173,43 @@ def test_cpus_of_two_numa_nodes_are_cut_to_one_where_the_policy_wants_no_more(on
     found = on("inter_op=1;exclusive_cpus=2;intra_op=2;affinity=numa;numa=single", **TWO_NUMA_NODES)
     assert found["sessions"][0]["pool"] == 0
     assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to 1 physical core on one NUMA node"
+
+
+BOUND = f"import os; os.sched_setaffinity(0, {CPUS[:1]})"
+# No count of this machine's.
+OTHER = os.cpu_count() + 1
+
+
+def test_a_count_that_is_only_the_machine_s_is_the_plan_s_and_another_one_above_the_limit_is_said(lab):
+    found = lab.probe(
+        "ort-1.31.1",
+        "intra_op=2;inter_op=1;spinning=never",
+        None,
+        {"intra": os.cpu_count()},
+        {"intra": OTHER},
+        first=BOUND,
+    )
+    reasons = [record["because"].get("intraOp") for record in found["records"]]
+    assert [session["pool"] for session in found["sessions"]] == [0, 0, OTHER - 1]
+    assert reasons[1:] == [f"{os.cpu_count()} in the code is this machine's count", "set in the code"]
+    assert f"intra_op={OTHER} (set in the code, above CPU affinity of 1)" in found["stderr"].splitlines()[1]
+
+
+@pytest.mark.parametrize(("bind", "count"), [("false", 1), ("close", 2)])
+def test_a_pool_has_the_process_s_cpus_where_openmp_has_bound_the_thread_that_makes_it(lab, bind, count):
+    found = lab.probe(
+        "ort-1.31.1",
+        "intra_op=2;inter_op=1;spinning=never",
+        None,
+        {"intra": OTHER},
+        first=BOUND,
+        extra={"OMP_PROC_BIND": bind},
+    )
+    every = cpuset.format_list(cpuset.of(CPUS))
+    assert [session["affinity"] for session in found["sessions"]] == [
+        [every] * (count - 1),
+        [str(CPUS[0])] * (OTHER - 1),
+    ]
 
 
 # --- the thread that makes a session --------------------------------------------------------------------------------

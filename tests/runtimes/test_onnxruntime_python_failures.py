@@ -151,7 +151,8 @@ def create(intra=0, inter=0):
     made = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])._sess.raddle
     return [made["effective"]["intraOp"], made["effective"]["spinning"], made["because"].get("intraOp")]
 found = [create()]
-for count in ("3", "1"):
+# The last one is what is planned.
+for count in ("3", "1", "2"):
     os.environ["ORT_INTRA_OP_NUM_THREADS"] = count
     found.append(create())
 print(json.dumps(found))
@@ -162,7 +163,19 @@ print(json.dumps(found))
 def test_a_count_that_the_code_puts_into_the_environment_after_the_import_is_read_at_each_session(lab, release):
     found, _ = program(lab, release, LATER, PLAN.format("never"))
     mine = "set in the environment"
-    assert found == [[2, "never", None], [3, "never", mine], [1, "never", mine]]
+    assert found == [[2, "never", None], [3, "never", mine], [1, "never", mine], [2, "never", mine]]
+
+
+@pytest.mark.parametrize(
+    ("variables", "count", "why"), [({}, 1, "set in the environment"), ({env.ORT_INTRA: "1"}, 2, None)]
+)
+def test_a_count_that_the_code_sets_is_its_own_also_where_it_is_what_raddle_sets_without_a_shim(
+    lab, variables, count, why
+):
+    code = LATER.replace('("3", "1", "2")', '("1",)')
+    plan = "v=1;intra_op=2;min_intra_op=2;intra_op_without_shim=1;inter_op=1;spinning=never"
+    found, _ = program(lab, NEWEST, code, plan, **variables)
+    assert found[1] == [count, "never", why]
 
 
 COPIED = "import json, os, sys\n" + LATER.partition("found =")[0].partition("\n")[2]
@@ -172,9 +185,9 @@ COPIED = "import json, os, sys\n" + LATER.partition("found =")[0].partition("\n"
     ("variables", "plan", "counts", "intra", "because"),
     [
         # rembg copies OMP_NUM_THREADS into both.
-        ({env.OMP: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
-        ({env.ORT_INTRA: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to cpuset of 1"),
-        ({env.ORT_INTRA: "3"}, "intra_op=4;intra_op_without_shim=3", (3, 0), 1, "planned 4, cut to cpuset of 1"),
+        ({env.OMP: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to CPU affinity of 1"),
+        ({env.ORT_INTRA: "4"}, "intra_op=4;omp=4", (4, 4), 1, "planned 4, cut to CPU affinity of 1"),
+        ({env.ORT_INTRA: "3"}, "intra_op=4;intra_op_without_shim=3", (3, 0), 1, "planned 4, cut to CPU affinity of 1"),
         # The variable is not there, or holds something else: the count is the code's.
         ({}, "intra_op=4;omp=4", (4, 4), 4, "set in the code"),
         ({env.OMP: "3"}, "intra_op=4;omp=4", (4, 4), 4, "set in the code"),

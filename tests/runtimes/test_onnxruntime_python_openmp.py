@@ -127,7 +127,7 @@ def test_a_wait_policy_in_the_pod_spec_wins_unless_the_policy_overrides(lab, pro
 def test_a_narrower_container_than_planned_for_cuts_the_team(lab):
     found = lab.probe(RELEASE, "intra_op=2;omp=2;spinning=never", extra={env.OMP: "2"}, cpus=ort_lab.CPUS[:1])
     assert found["sessions"][0]["pool"] == 0
-    assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to cpuset of 1"
+    assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to CPU affinity of 1"
 
 
 def test_what_is_not_a_plan_leaves_the_build_alone_and_is_said_in_one_line(lab):

@@ -23,7 +23,7 @@ STEPS = [
     (-1, BOTH, 1, None, None),
     (50_000, BOTH, 0, "planned 2, cut to quota 0.5", 0.5),
     (110_000, BOTH, 1, None, 1.1),
-    (110_000, ONE, 0, "planned 2, cut to cpuset of 1", 1.1),
+    (110_000, ONE, 0, "planned 2, cut to CPU affinity of 1", 1.1),
     (60_000, ONE, 0, "planned 2, cut to quota 0.6", 0.6),
     (-1, BOTH, 1, None, None),
 ]
@@ -74,7 +74,7 @@ def test_affinity_goes_with_the_exclusive_cpus_that_were_planned_and_returns_wit
         sessions = [{"plain": True, "drop": True, "write": box.resize(cpus=cpus)} for cpus in (BOTH, ONE, BOTH)]
         found = probed(box, f"intra_op=2;spinning=never;affinity=core;exclusive_cpus=2;cpus={BOTH}", sessions)
     assert [session["affinity"] for session in found["sessions"]] == [[str(CPUS[1])], [], [str(CPUS[1])]]
-    assert found["records"][1]["because"]["intraOp"] == "planned 2, cut to cpuset of 1"
+    assert found["records"][1]["because"]["intraOp"] == "planned 2, cut to CPU affinity of 1"
 
 
 @pytest.mark.parametrize("version", node_lab.VERSIONS)

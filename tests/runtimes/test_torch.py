@@ -1,5 +1,6 @@
 """Real PyTorch under a plan: torch's own report, the threads that the kernel shows, and who wins over whom."""
 
+import os
 import re
 from pathlib import Path
 
@@ -140,10 +141,26 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
     else:
         assert records[0]["effective"] == {"torchIntraOp": 4, "torchInterOp": 3}
         assert records[0]["because"] == {"torchIntraOp": "set in the code", "torchInterOp": "set in the code"}
-        counts_of_code = "intra_op=4 (set in the code), inter_op=3 (set in the code)"
-        assert marks == [f"torch {records[0]['version']}: {counts_of_code}"]
+        above = "set in the code, above CPU affinity of 2"
+        name = f"torch {records[0]['version']}"
+        expected.append(f"raddle: {name}: intra_op=4 ({above}), inter_op=2")
+        expected.append(f"raddle: {name}: intra_op=4 ({above}), inter_op=3 ({above})")
+        assert marks == [expected[-1].partition(" ")[2]]
     assert lines(said) == expected
     proves("PyTorch", release.version, "existing values")
+
+
+def test_a_count_that_is_only_the_machine_s_is_the_plan_s_and_each_other_one_is_said_once(imported):
+    every = os.cpu_count()
+    steps = [step for count in (every, every + 1, 1, every + 1) for step in (["set_intra", count], ["intra"])]
+    seen, said = imported(torch_lab.installed(), PLAN, *steps, ["marks"], env={OMP: "2"}, cpus=CPUS[:1])
+    assert seen[1:8:2] == [1, every + 1, 1, every + 1]
+    assert [line.partition(": intra_op=")[2].partition(", inter_op")[0] for line in lines(said)] == [
+        "1 (planned 2, cut to CPU affinity of 1)",
+        f"{every + 1} (set in the code, above CPU affinity of 1)",
+        "1 (set in the code)",
+    ]
+    assert f"intra_op={every + 1} (set in the code" in seen[-1][0]
 
 
 @BOTH
@@ -187,7 +204,7 @@ def test_a_plan_that_does_not_fit_the_cpus_is_cut(imported):
     steps = ["intra"], ["script"], ["info"]
     seen, said = imported(torch_lab.installed(), PLAN, *steps, env={OMP: "2"}, cpus=CPUS[:1])
     assert (seen[0], seen[1]["pool"], counts(seen[2])) == (1, 1, [1, 1])
-    reason = "planned 2, cut to cpuset of 1"
+    reason = "planned 2, cut to CPU affinity of 1"
     (line,) = lines(said)
     assert line.partition(": intra_op")[2] == f"=1 ({reason}), inter_op=1 ({reason})"
 

@@ -14,11 +14,13 @@ from functools import wraps
 from typing import Any, Callable, Optional, Tuple
 
 from raddle import env, errors, libraries, log
-from raddle.process import current, resolution
+from raddle.process import current, machine_counts, resolution
 from raddle.report import record
 
 # Facts are read again for a call that comes later than this: an in-place resize changes the quota.
 FACTS_AGE_S = 10.0
+# Other counts of the code's than these are not kept.
+_MAX_NOTED = 16
 # What stands for no count of the code's own.
 UNSET = (None, 0)
 
@@ -43,8 +45,8 @@ class Library:
         self.override = False
         self.facts = current.Facts(None)
         self._resolved: tuple[int, float, Optional[resolution.Effective]] = (0, 0.0, None)
-        # What the record says last, and the count that a call was given last: each with its process.
-        self._noted: tuple[int, dict[str, Any]] = (0, {})
+        # What the record says, and the count that a call was given last: each with its process.
+        self._noted: tuple[int, list[dict[str, Any]]] = (0, [])
         self._told = (0, 0)
 
     def read(self, module: Any, plan_text: str) -> None:
@@ -76,23 +78,37 @@ class Library:
         def given(args: Tuple[Any, ...], kwargs: dict[str, Any], count: int) -> _Call:
             for keyword, at in places.items():
                 if at < len(args):
-                    if self.override or args[at] in UNSET:
-                        args = (*args[:at], count, *args[at + 1 :])
-                elif self.override or kwargs.get(keyword) in UNSET:
-                    kwargs = {**kwargs, keyword: count}
+                    args = (*args[:at], self.chosen(args[at], count), *args[at + 1 :])
+                else:
+                    kwargs = {**kwargs, keyword: self.chosen(kwargs.get(keyword), count)}
             return args, kwargs
 
         if places:
-            self.wrap(holder, name, before=given)
+            self.wrap(holder, name, before=given, notes=True)
 
     def setter(self, holder: Any, name: str) -> None:
-        """Has holder.name, which takes one count, set the plan's where the policy overrides the code."""
+        """Has holder.name, which takes one count, set what that of the code's comes to."""
 
         def given(args: Tuple[Any, ...], kwargs: dict[str, Any], count: int) -> _Call:
-            return (args, dict.fromkeys(kwargs, count)) if kwargs else ((*args[:-1], count), {})
+            if kwargs:
+                return args, {name: self.chosen(value, count) for name, value in kwargs.items()}
+            return (*args[:-1], self.chosen(args[-1], count)), {}
 
-        if self.override:
-            self.wrap(holder, name, before=given)
+        self.wrap(holder, name, before=given, notes=True)
+
+    def chosen(self, value: Any, count: int) -> Any:
+        """What a count in the code comes to, which is noted: the plan's where it is none, or only the machine's."""
+        if value in UNSET:
+            self.note()
+            return count
+        wanted = self.wanted()
+        is_copied = wanted is not None and machine_counts.is_copied(value, wanted)
+        if self.override or is_copied:
+            self.note(why=machine_counts.copied(value) if is_copied and not self.override else "")
+            return count
+        if isinstance(value, int):
+            self.note(value)
+        return value
 
     def wrap(
         self,
@@ -101,11 +117,13 @@ class Library:
         *,
         before: Optional[Callable[[Tuple[Any, ...], "dict[str, Any]", int], _Call]] = None,
         after: Optional[Callable[[Any, Tuple[Any, ...], "dict[str, Any]", int], object]] = None,
+        notes: bool = False,
     ) -> None:
         """Puts a function in the place of holder.name, where there is one, that calls it.
 
         `before` says what it is called with, and `after` is told what it has returned. Neither is asked where the plan
-        has no count, and what they raise leaves the call as the code has made it.
+        has no count, and what they raise leaves the call as the code has made it. `notes`: what it came to is noted by
+        them.
         """
         original = None if holder is None else getattr(holder, name, None)
         if original is None or hasattr(original, "raddle_wrapped"):
@@ -113,19 +131,19 @@ class Library:
 
         @wraps(original)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            ours = self._guarded(before, args, kwargs) or (args, kwargs)
+            ours = self._guarded(notes, before, args, kwargs) or (args, kwargs)
             try:
                 result = original(*ours[0], **ours[1])
             except BaseException as error:
                 error.__traceback__ = errors.without_frames(error)
                 raise
-            self._guarded(after, result, args, kwargs)
+            self._guarded(notes, after, result, args, kwargs)
             return result
 
         wrapped.raddle_wrapped = True  # type: ignore[attr-defined]
         setattr(holder, name, wrapped)
 
-    def _guarded(self, ours: Optional[Callable[..., Any]], *told: Any) -> Any:
+    def _guarded(self, notes: bool, ours: Optional[Callable[..., Any]], *told: Any) -> Any:
         """What `ours` returns; None where it can't be asked, or has failed."""
         if ours is None:
             return None
@@ -134,7 +152,7 @@ class Library:
             if wanted is None or wanted.intra_op is None:
                 return None
             result = ours(*told, wanted.intra_op)
-            if self._told != (os.getpid(), wanted.intra_op):
+            if not notes and self._told != (os.getpid(), wanted.intra_op):
                 self._told = os.getpid(), wanted.intra_op
                 self.note()
         except Exception as error:
@@ -142,22 +160,27 @@ class Library:
             return None
         return result
 
-    def note(self, count: Optional[int] = None, **details: Any) -> None:
+    def note(self, count: Optional[int] = None, why: str = "", **details: Any) -> None:
         """Keeps what it came to, and says it, where that is new in this process.
 
-        `count` is what the code has made of the plan's, and `details` are beside it in the record.
+        `count` is what the code has made of the plan's, `why` is the reason where it is not the plan's own, and
+        `details` are beside it in the record.
         """
         wanted = self.wanted()
         if wanted is None:
             return
         recorded = "omp" if self.key == "omp" else "intraOp"
-        why = wanted.because.get("intraOp", "")
+        above = ""
+        why = why or wanted.because.get("intraOp", "")
         if count not in (None, wanted.intra_op):
-            why = "set in the code"
+            why, above = "set in the code", wanted.above(count)
         noted = {recorded: wanted.intra_op if count is None else count, **details}
-        if self._noted == (os.getpid(), noted):
+        if self._noted[0] != os.getpid():
+            self._noted = os.getpid(), []
+        if noted in self._noted[1] or len(self._noted[1]) >= _MAX_NOTED:
             return
-        self._noted = os.getpid(), noted
+        change = str(noted[recorded]) if self._noted[1] else ""
+        self._noted[1].append(noted)
         record.add(
             {
                 "runtime": self.name,
@@ -172,8 +195,9 @@ class Library:
                 "workersSeen": self.facts.workers_seen,
             }
         )
-        line = f"{self.name} {self.version()}".strip() + f": threads={noted[recorded]}" + (f" ({why})" if why else "")
-        log.announce(self.name, line, first_worker=self.facts.first_worker)
+        line = f"{self.name} {self.version()}".strip() + f": threads={noted[recorded]}"
+        line += f" ({why}{above})" if why else ""
+        log.announce(self.name, line, first_worker=self.facts.first_worker, change=change)
 
     def version(self) -> str:
         """The package's, "" where it doesn't say; known only once all of the package was imported."""

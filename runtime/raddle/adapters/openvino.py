@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from raddle.adapters.library import UNSET, Library
+from raddle.process import machine_counts
 
 _library = Library("openvino")
 _COUNT = "INFERENCE_NUM_THREADS"
@@ -47,6 +48,8 @@ def _compiled(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], count: 
 
 def _planned(value: Any, count: int) -> Any:
     """The properties with the plan's count where theirs is none; whatever else it is, as it is."""
-    if isinstance(value, dict) and _COUNT in value and (_library.override or value[_COUNT] in UNSET):
-        return {**value, _COUNT: count}
-    return value
+    wanted = _library.wanted()
+    if not isinstance(value, dict) or _COUNT not in value or wanted is None:
+        return value
+    is_open = value[_COUNT] in UNSET or machine_counts.is_copied(value[_COUNT], wanted)
+    return {**value, _COUNT: count} if _library.override or is_open else value

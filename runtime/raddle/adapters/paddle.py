@@ -22,7 +22,8 @@ _predictors = Library("paddle.inference", libraries.name_starts("paddle"), key="
 def prepare(plan_text: str) -> None:
     """Just before the import. A count of somebody else's stays, with paddle's own warning."""
     planned = str(env.decode(plan_text).get("omp", ""))
-    if planned not in ("", "1") and os.environ.get(env.OMP) == planned:
+    is_planned = os.environ.get(env.OMP) == planned and env.OMP not in env.set_by_code(os.environ)
+    if planned not in ("", "1") and is_planned:
         _state["planned"] = planned
         os.environ[env.OMP] = "1"
 

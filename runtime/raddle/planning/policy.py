@@ -261,7 +261,8 @@ class Policy(NamedTuple):
         ("Respect", "Override"),
         "Respect",
         "What happens if the pod spec or the code already sets a value. Respect: it is kept, and the plan reports it. "
-        "Override: Raddle's value replaces it. 0 and -1 in code count as not set.",
+        "Override: Raddle's value replaces it. 0 and -1 in code count as not set, and so does a count above the "
+        "container's CPUs that is this machine's: all its CPUs or cores, half of them, or one less.",
     )
     tuning: Optional[str] = kinds.name(
         "tuning",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Mapping
 
-from raddle import errors, files, log
+from raddle import CPUS, errors, files, log
 from raddle.cpus import cpuset
 from raddle.process import cgroup, siblings
 
@@ -18,12 +18,16 @@ _RESOURCES = "/.nri-resource-policy/resources.sh"
 _OWN = ("EXCLUSIVE_CPUS=", "ISOLATED_CPUS=")
 # Of all that one of them says.
 _MAX_OWN_TEXT = 4096
+# What has an OpenMP library bind threads to CPUs, unless the value has one of these words.
+_BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+_NO_BINDING = ("false", "none", "disabled")
 
 
 class Facts:
     """What holds for this process now.
 
-    cpus          the CPUs that it may run on (sched_getaffinity; within the cpuset), None where that can't be read.
+    cpus          the CPUs that it may run on (`read_cpus`), None where that can't be read.
+    bound         the calling thread may run on some of them only, and so may the threads that it starts.
     owner         who says that these CPUs are the container's own, in words (`owner_of`); "": nobody.
     quota_cpus    CFS quota of the tightest visible cgroup in CPUs, None: none.
     workers_seen  processes like this one with the same parent, this one counted; at least 1. Where they are more than
@@ -37,6 +41,7 @@ class Facts:
     """
 
     __slots__ = (
+        "bound",
         "cgroup_path",
         "controller",
         "cpus",
@@ -61,6 +66,7 @@ class Facts:
         owner: str = "",
     ) -> None:
         self.cpus = cpus
+        self.bound = False
         self.owner = owner
         self.quota_cpus = quota_cpus
         self.workers_seen = workers_seen
@@ -74,7 +80,7 @@ class Facts:
         """The same facts, to be refreshed by one thread while others use these."""
         same = Facts(self.cpus, self.quota_cpus, self.workers_seen, first_worker=self.first_worker)
         same.throttled, same.cgroup_path, same.placed = self.throttled, self.cgroup_path, self.placed
-        same.controller, same.owner = self.controller, self.owner
+        same.controller, same.owner, same.bound = self.controller, self.owner, self.bound
         return same
 
 
@@ -129,7 +135,7 @@ def refresh(facts: Facts) -> None:
 
     Never raises: what can't be read is None.
     """
-    facts.cpus = read_cpus()
+    facts.cpus, facts.bound = read_cpus()
     facts.owner = _read_owner(facts.cpus) if facts.cpus else ""
     result = cgroup.ResourceLimits()
     try:
@@ -143,13 +149,59 @@ def refresh(facts: Facts) -> None:
         facts.throttled = (result.nr_periods, result.nr_throttled, result.throttled_us)
 
 
-def read_cpus() -> int | None:
-    """The CPUs that the calling thread may run on, and its future threads with it; None where that can't be read."""
+def read_cpus() -> tuple[int | None, bool]:
+    """(the CPUs that the process may run on, None where that can't be read; whether the calling thread has fewer).
+
+    They are those of its threads together, for one that binds itself binds no other. Under OpenMP's own variables they
+    are also those of the process's start: there OpenMP binds each thread that calls it, and the first one as soon as it
+    is loaded.
+    """
     try:
-        return cpuset.of(os.sched_getaffinity(0))
+        own = os.sched_getaffinity(0)
     except (AttributeError, OSError) as error:
         errors.let_through(error)
-        return None
+        return None, False
+    every = set(own)
+    try:
+        if not every >= CPUS:
+            for thread in os.listdir("/proc/self/task"):
+                every |= _cpus_of(int(thread))
+        if not every >= CPUS and openmp_binds(os.environ):
+            every |= _still_allowed(CPUS, own)
+    except Exception as error:
+        # No /proc, or a sandbox; and another thread may change the environment meanwhile.
+        errors.let_through(error)
+    return cpuset.of(every), len(own) < len(every)
+
+
+def openmp_binds(environ: Mapping[str, str]) -> bool:
+    """Whether an OpenMP library binds threads to CPUs in this environment."""
+    binds = False
+    for name in _BINDING:
+        value = environ.get(name, "").lower()
+        is_off = any(word in value for word in _NO_BINDING)
+        if is_off and name == _BINDING[0]:
+            return False
+        binds = binds or (value != "" and not is_off)
+    return binds
+
+
+def _cpus_of(thread: int) -> set[int]:
+    try:
+        return os.sched_getaffinity(thread)
+    except OSError as error:
+        # It has ended.
+        errors.let_through(error)
+        return set()
+
+
+def _still_allowed(cpus: frozenset[int], own: set[int]) -> set[int]:
+    """Those of the CPUs that the cgroup's cpuset has now: what the kernel lets the calling thread have for a moment."""
+    os.sched_setaffinity(0, cpus)
+    try:
+        return os.sched_getaffinity(0)
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def owner_of(cpus: int, environ: Mapping[str, str], resources: str) -> str:

@@ -63,6 +63,12 @@ class Effective:
         self.oversubscribed = False
         self.endless = False
 
+    def above(self, count: int | None) -> str:
+        """What a count in the code is above, in words; "" where it is not above what the process may use."""
+        if count is None or self.cpu_capacity is None or count <= self.cpu_capacity:
+            return ""
+        return ", above " + self.cpus_where
+
     def pools_spin(self, intra_op: int | None, inter_op: int | None, *, parallel: bool) -> tuple[str, str]:
         """What pools of these counts do that are planned to spin for a time, and why where that is not it.
 
@@ -78,7 +84,7 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     """What the plan's fields (env.decode) come to for these facts."""
     result = Effective()
     size = cpuset.count(facts.cpus) if facts.cpus else None
-    words = f"cpuset of {size} ({facts.owner})" if facts.owner else f"cpuset of {size}"
+    words = f"CPU affinity of {size} ({facts.owner})" if facts.owner else f"CPU affinity of {size}"
     threads, where = cpu_capacity, cpus_where = _capacity(fields, facts, size, words)
     if facts.placed is not None:
         # Threads that want a CPU are counted against CPUs; those of a pool against what it is placed on.

@@ -83,9 +83,10 @@ def _text_within(groups: tuple[int, ...], cpus: int, count: int) -> str:
 
 
 def with_affinity(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, made where the calling thread runs on the pool's CPUs only, if those are some of its own but not all.
+    """`call`, made where the calling thread runs on these CPUs, if they are some of its own or have all of its own.
 
-    A model's weights are on the NUMA node where they are first written to. The thread gets its own CPUs back.
+    A model's weights are on the NUMA node where they are first written to, and a thread hands its CPUs on to those that
+    it starts. It gets its own CPUs back.
     """
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -107,7 +108,7 @@ def _cpus_to_restore(cpus: int) -> Iterable[int]:
     try:
         own = os.sched_getaffinity(0)
         mask = cpuset.of(own)
-        if not cpus or cpus == mask or cpus & ~mask:
+        if not cpus or cpus == mask or (cpus & ~mask and mask & ~cpus):
             return ()
     except (AttributeError, OSError) as error:
         errors.let_through(error)

@@ -57,14 +57,15 @@ class RuntimeCapabilities:
         result = {}
         for key, name, planned in self._variables():
             count = _count(environ.get(name, ""))
-            if self.respect and count and count != planned:
+            if self.respect and count and (count != planned or name in env.set_by_code(environ)):
                 result[key] = count
         return result
 
     def copied_counts(self, environ: Mapping[str, str]) -> set[int]:
         """The counts that Raddle has put into the environment: some libraries copy them into SessionOptions."""
-        variables = (*self._variables(), ("", env.OMP, self.fields.get("omp")))
-        return {planned for _, name, planned in variables if planned and _count(environ.get(name, "")) == planned}
+        variables, own = (*self._variables(), ("", env.OMP, self.fields.get("omp"))), env.set_by_code(environ)
+        counts = [(planned, _count(environ.get(name, ""))) for _, name, planned in variables if name not in own]
+        return {count for planned, count in counts if count and count == planned}
 
     def _variables(self) -> tuple[tuple[str, str, int | None], ...]:
         fields = self.fields

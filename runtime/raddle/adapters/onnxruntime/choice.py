@@ -42,6 +42,7 @@ class Choice:
     core_taken   another session's workers already have a core each.
     gpu          the GPU provider that the application asks for, "" for none.
     pool_cpus    the CPUs of the pool whose workers are pinned; 0: they are not.
+    workers_cpus CPUs for workers that would have no more than the thread which makes the session; 0: they have enough.
     """
 
     def __init__(
@@ -57,13 +58,15 @@ class Choice:
         self.gpu = gpu
         self.code_affinity: str | None = None
         self.pools: list[str] = []
-        self.pool_cpus = 0
+        self.pool_cpus = self.workers_cpus = 0
+        # Pool -> the code's count that is only the machine's.
+        self.copied: dict[str, int] = {}
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = dict(wanted.because)
         self.because.pop("globalIntraOp", None)
 
-    def make(self, cpus: int | None) -> None:
-        """Decides everything; `cpus` are those that the process may run on."""
+    def make(self, cpus: int | None, *, bound: bool = False) -> None:
+        """Decides everything; `cpus` are those that the process may run on, `bound`: the calling thread has fewer."""
         # The attribute came with the global pool's Python function, in 1.23.
         if not getattr(self.edit.options, "use_per_session_threads", True):
             self.because = {"intraOp": GLOBAL_POOL}
@@ -80,6 +83,9 @@ class Choice:
             self._inter(self._mode())
             self._spinning()
             self._affinity(cpus)
+            # ONNX Runtime's own count has workers everywhere; one that the code has chosen was for its own thread.
+            if bound and self.pools and self.because.get("intraOp") not in (IN_THE_CODE, IN_THE_ENVIRONMENT):
+                self.workers_cpus = cpus or 0
         self._switches()
         self._shared_arena()
         self._graph_level()
@@ -148,6 +154,12 @@ class Choice:
         if wanted is not None and wanted <= count and count in self.capabilities.copied_counts(os.environ):
             # A copy of what Raddle has put into the environment. Where it is the code's own after all, it gets no more.
             return None
+        if self.respect and wanted is not None and wanted < count and not self.code_affinity:
+            from raddle.process import machine_counts  # noqa: PLC0415
+
+            if machine_counts.is_copied(count, self.wanted):
+                self.copied[pool] = count
+                return None
         return count
 
     def _count(self, pool: str, code: int | None, where: str, wanted: int | None) -> None:
@@ -157,6 +169,10 @@ class Choice:
         if code is not None and (self.respect or wanted is None):
             self.because[key] = where
             wanted = code
+        elif pool in self.copied:
+            from raddle.process import machine_counts  # noqa: PLC0415
+
+            self.because[key] = machine_counts.copied(self.copied[pool])
         if wanted is not None:
             self.values[key] = wanted
             self.edit.set(pool + "_num_threads", wanted)
@@ -344,6 +360,11 @@ class Choice:
         self.values["graphOptimizationLevel"] = planned
         self.edit.set("graph_optimization_level", getattr(levels, GRAPH_LEVELS[planned]))
 
+    def above(self, key: str) -> str:
+        """What the code's own count is above, in words; "" where it is none, or not above what the process may use."""
+        count = self.values.get(key)
+        return self.wanted.above(count) if self.because.get(key) == IN_THE_CODE and type(count) is int else ""
+
     def line(self, version: str) -> str:
         """E.g. "onnxruntime 1.31.1: intra_op=2 (planned 4, cut to quota 2), inter_op=1, spinning off"."""
         values = self.values
@@ -354,5 +375,7 @@ class Choice:
             ("spinning", "spinning {}".format(spin.get(values.get("spinning", ""), "default"))),
             ("affinity", "affinity {}".format(values.get("affinity", "none"))),
         )
-        said = [text + (f" ({self.because[key]})" if key in self.because else "") for key, text in parts]
+        said = [
+            text + (f" ({self.because[key]}{self.above(key)})" if key in self.because else "") for key, text in parts
+        ]
         return "onnxruntime {}: {}".format(version, ", ".join(said))

@@ -33,7 +33,9 @@ class OpenMP:
     def _count(self, fields: Mapping[str, Any], wanted: resolution.Effective, *, override: bool) -> None:
         present = os.environ.get(env.OMP, "")
         # What the webhook has written equals the plan; the container may have room for fewer.
-        is_planned = present in ("", str(fields.get("omp", "")))
+        is_planned = present == "" or (
+            present == str(fields.get("omp", "")) and env.OMP not in env.set_by_code(os.environ)
+        )
         if wanted.intra_op is not None and (is_planned or override):
             self._set(env.OMP, str(wanted.intra_op))
             if "intraOp" in wanted.because:

@@ -193,7 +193,9 @@ class Runtime:
         kwargs: dict[str, Any],
     ) -> None:
         # Workers between operators are pinned to nothing, and would keep the CPUs of the thread that starts them.
-        cpus = choice.pool_cpus if choice is not None and "inter_op" not in choice.pools else 0
+        cpus = 0
+        if choice is not None:
+            cpus = (choice.pool_cpus if "inter_op" not in choice.pools else 0) or choice.workers_cpus
         _with_affinity(cpus, self._native)(session, init, args, kwargs)
 
     def _state_for(self, args: tuple[Any, ...]) -> OptionsState | None:
@@ -211,7 +213,7 @@ class Runtime:
             wanted = self.wanted(facts)
             gpu = self.gpu_asked(caller) if self.gpu_asked is not None else ""
             choice = Choice(edit, self.capabilities, wanted, core_taken=living(self.pinned) > 0, gpu=gpu)
-            choice.make(facts.cpus)
+            choice.make(facts.cpus, bound=facts.bound)
             edit.apply()
         except Exception as error:
             edit.restore()
@@ -242,7 +244,9 @@ class Runtime:
                 self.pools[weakref.ref(session)] = None
             if values.get("affinity") == "core":
                 self.pinned[weakref.ref(session)] = None
-            log.announce("onnxruntime", choice.line(self.version), first_worker=facts.first_worker)
+            # One that has more threads than it may use has a line of its own.
+            change = str(values["intraOp"]) if choice.above("intraOp") and log.has_announced("onnxruntime") else ""
+            log.announce("onnxruntime", choice.line(self.version), first_worker=facts.first_worker, change=change)
         except Exception as error:
             log.failed("onnxruntime session is not recorded", error)
 

@@ -70,7 +70,8 @@ def install(module: Any, plan_text: str) -> None:
         return
     try:
         facts = current.read_facts(fields, libraries.name_starts("torch"))
-        result = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
+        choice = choose(fields, os.environ, facts, env.set_by_code(os.environ))
+        result = _Torch(module, choice, fresh=bool(_prepared))
         result.apply()
         _loaded[:] = [result]
         result.note(facts, plan_text)
@@ -93,7 +94,7 @@ class _Torch:
             self.inter_op = InterOp(module, choice, choice.inter_op, fresh=fresh, changed=self.changed)
         self.recorded: dict[str, Any] = {}
         # What the mark is about.
-        self.about = "torch"
+        self.about, self.first_worker = "torch", True
         self.native_threads = 0
         self.in_child = FirstUse(module, lambda: None)
         # At the last fork: torch, or some other library, had started threads; and a warning is due, once per process.
@@ -120,11 +121,12 @@ class _Torch:
     def await_forks(self, fields: Mapping[str, Any]) -> None:
         """Registers what is done at each fork from now on. torch keeps the environment that it was imported in."""
         environ = {name: os.environ[name] for name in (MKL, env.OMP) if name in os.environ}
+        own = env.set_by_code(os.environ)
 
         def again() -> None:
             try:
                 facts = current.read_facts(fields, libraries.name_starts("torch"))
-                self.rechoose(choose(fields, environ, facts), facts)
+                self.rechoose(choose(fields, environ, facts, own), facts)
             except Exception as error:
                 log.failed("torch keeps its parent's count of threads", error)
             # Not before: what a signal handler raises leaves it to the next call.
@@ -159,9 +161,20 @@ class _Torch:
                     log.complain(f"torch.set_num_threads({asked}) is overridden: intra_op={choice.intra_op}")
                     args = (choice.intra_op,)
             elif asked > 0:
-                choice.intra_op, choice.because["intraOp"] = asked, IN_THE_CODE
+                args, kwargs = (self.decided(asked),), {}
                 self.changed()
         self.original_set(*args, **kwargs)
+
+    def decided(self, asked: int) -> int:
+        """The count that a call of the application's comes to."""
+        from raddle.process import machine_counts  # noqa: PLC0415  # few applications set a count
+
+        choice, planned = self.choice, self.choice.wanted.intra_op
+        if planned is not None and planned < asked and machine_counts.is_copied(asked, choice.wanted):
+            choice.intra_op, choice.because["intraOp"] = planned, machine_counts.copied(asked)
+            return planned
+        choice.intra_op, choice.because["intraOp"] = asked, IN_THE_CODE
+        return asked
 
     def note(self, facts: current.Facts, plan_text: str, what: str = "torch") -> None:
         """Keeps what it came to, and says it."""
@@ -178,14 +191,20 @@ class _Torch:
             "workersSeen": facts.workers_seen,
         }
         record.add(self.recorded)
-        self.about = what
+        self.about, self.first_worker = what, facts.first_worker
         log.announce(what, self.choice.line(self.version), first_worker=facts.first_worker)
 
-    def changed(self) -> None:
-        """Brings the record and the mark up to date with the choice."""
-        self.recorded["effective"] = self.choice.effective()
+    def changed(self, *, is_said: bool = False) -> None:
+        """Brings the record and the mark up to date with the choice, and says new counts unless a line did so."""
+        before, counts = self.recorded.get("effective"), self.choice.effective()
+        self.recorded["effective"] = counts
         self.recorded["because"] = self.choice.reasons()
-        mark.leave(self.about, self.choice.line(self.version))
+        line = self.choice.line(self.version)
+        if is_said or before == counts:
+            mark.leave(self.about, line)
+        else:
+            change = "/".join(map(str, counts.values()))
+            log.announce(self.about, line, first_worker=self.first_worker, change=change)
         record.changed()
 
     def before_fork(self) -> None:

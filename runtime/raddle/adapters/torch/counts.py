@@ -25,7 +25,7 @@ class Choice:
     `because` says what decided where it was not simply the plan.
     """
 
-    __slots__ = ("because", "inter_op", "intra_op", "override", "set_intra_op")
+    __slots__ = ("because", "inter_op", "intra_op", "override", "set_intra_op", "wanted")
 
     def __init__(self) -> None:
         self.intra_op: int | None = None
@@ -33,12 +33,15 @@ class Choice:
         self.set_intra_op: int | None = None
         self.override = False
         self.because: dict[str, str] = {}
+        self.wanted = resolution.Effective()
 
     def line(self, version: str) -> str:
         """E.g. "torch 2.7.1: intra_op=2 (planned 4, cut to quota 2), inter_op=1"."""
         said = []
         for key, name, count in (("intraOp", "intra_op", self.intra_op), ("interOp", "inter_op", self.inter_op)):
-            why = f" ({self.because[key]})" if key in self.because else ""
+            because = self.because.get(key, "")
+            because += self.wanted.above(count) if because == IN_THE_CODE else ""
+            why = f" ({because})" if because else ""
             said.append("{}={}{}".format(name, "default" if count is None else count, why))
         return f"torch {version}: {', '.join(said)}"
 
@@ -53,21 +56,26 @@ class Choice:
         return {names[key]: why for key, why in self.because.items()}
 
 
-def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current.Facts) -> Choice:
-    """The counts for the plan's fields, these variables and facts. Pure."""
+def choose(
+    fields: Mapping[str, Any],
+    environ: Mapping[str, str],
+    facts: current.Facts,
+    own_variables: frozenset[str] = frozenset(),
+) -> Choice:
+    """The counts for the plan's fields, these variables, of which some are the application's own, and facts. Pure."""
     result = Choice()
     result.override = fields.get("existing_values") == "override"
     planned = fields.get("omp")
     # torch's pools are cut as ONNX Runtime's are: only the counts are its own.
     counts = {"intra_op": planned, "inter_op": fields.get("torch_inter_op")}
     ours = {key: value for key, value in {**fields, **counts}.items() if value is not None}
-    wanted = resolution.resolve(ours, facts)
+    wanted = result.wanted = resolution.resolve(ours, facts)
     result.inter_op = wanted.inter_op
     result.because = {key: wanted.because[key] for key in ("intraOp", "interOp") if key in wanted.because}
     if wanted.intra_op is None:
         return result
     name, own = environment_count(environ)
-    if own not in (None, planned) and not result.override:
+    if own is not None and (own != planned or name in own_variables) and not result.override:
         result.intra_op, result.because["intraOp"] = own, name
         return result
     result.intra_op = wanted.intra_op

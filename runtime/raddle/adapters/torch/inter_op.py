@@ -33,7 +33,7 @@ class InterOp:
     brought up to date with what the code or torch itself decided.
     """
 
-    def __init__(self, module: Any, choice: Choice, count: int, *, fresh: bool, changed: Callable[[], None]) -> None:
+    def __init__(self, module: Any, choice: Choice, count: int, *, fresh: bool, changed: Callable[..., None]) -> None:
         self.module = module
         self.native = module._C  # noqa: SLF001
         self.choice = choice
@@ -97,7 +97,7 @@ class InterOp:
                 self.choice.inter_op = self.original_get()
                 self.choice.because["interOp"] = "may have been set before"
                 log.complain(f"torch keeps {self.choice.inter_op} inter-op threads: they may have been set before")
-                self.changed()
+                self.changed(is_said=True)
             self.first_use.end()
             self.fresh = False
 
