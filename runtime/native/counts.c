@@ -7,15 +7,22 @@ enum { PLAN, INTRA, INTER, OMP, VARIABLES };
 static const char *const names[VARIABLES] = {"RADDLE_PLAN", "ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS",
                                              "OMP_NUM_THREADS"};
 static const char *at_start[VARIABLES];
+/* Whether the door has completed it: any other is the image's, or a parent's. */
+static bool completed[VARIABLES];
 
 void rd_remember_counts(void)
 {
+    const char *text = rd_env("RADDLE_COMPLETED");
     for (int i = 0; i < VARIABLES; i++) {
+        struct rd_text value, rest = rd_text_of(text == NULL ? "" : text);
         at_start[i] = rd_env(names[i]);
+        while (rest.length > 0 && !completed[i]) {
+            completed[i] = rd_text_is(rd_split(rd_split(rest, ';', &rest, NULL), '=', &value, NULL), names[i]);
+        }
     }
 }
 
-/* The count that a variable holds, 0 for none; whether it is the planned one, and not the code's own. */
+/* The count that a variable holds, 0 for none; whether it is Raddle's. */
 static int count_in(int variable, int64_t planned, bool *is_planned)
 {
     const char *text = rd_env(names[variable]);
@@ -24,7 +31,7 @@ static int count_in(int variable, int64_t planned, bool *is_planned)
     count = value.length <= 9 && rd_number(value, &count) ? count : 0;
     /* Where the plan has moved too, the program keeps a copy of its environment. */
     bool is_set = text != at_start[variable] && rd_env(names[PLAN]) == at_start[PLAN];
-    *is_planned = (int64_t)count == planned && !is_set;
+    *is_planned = (int64_t)count == planned && completed[variable] && !is_set;
     return (int)count;
 }
 

@@ -1,17 +1,27 @@
 /* Before main: what the library does at the start of a process, in this order.
  *
- * 1. What standard error is (log.c), and the process's CPUs (facts.c).
- * 2. The door: where glibc has preloaded this library, whichever way, it completes the process's own environment. No
- *    other process's changes, and nothing of the image is replaced. Which process it is decides what is done:
- *      Python           PYTHONPATH begins with the folder `python` beside this library's own file, from where
- *                       sitecustomize.py starts the shim and takes the folder out again
- *      java             JAVA_TOOL_OPTIONS has the option that RADDLE_LITERALS lists
- *      these, Node.js and programs that have a runtime loaded
- *                       the runtimes' variables that are absent; the plan itself, where the process was started without
- *                       its parent's environment
- *      any other        nothing
- *    Never with RADDLE_PLAN set but empty, in a set-uid program, without the folder, or where the library was opened
- *    later. In any doubt: nothing, and no word.
+ * 1. What standard error is (log.c).
+ * 2. The door: where glibc has preloaded this library, whichever way, it completes the process's own environment with
+ *    the counts that are absent. No other process's changes, and nothing of the image's, the pod spec's or a parent's
+ *    own is replaced. Which process it is decides what is done:
+ *      Python           RADDLE_COMPLETED lists the counts, and the shim puts them where libraries read them and no Python
+ *                       code does: what code sees, it copies, multiplies or takes for the user's wish (runtime/raddle/
+ *                       shim.py). PYTHONPATH begins with the folder `python` beside this library's own file, from where
+ *                       sitecustomize.py starts the shim and takes the folder out again. A Python that ignores it gets
+ *                       ONNX Runtime's counts only
+ *      java             the counts, and JAVA_TOOL_OPTIONS has the option that RADDLE_LITERALS lists
+ *      these, Node.js, programs that have a runtime loaded or may load one later, and nproc
+ *                       the counts
+ *      any other        nothing. So do shells, which could load one: entrypoints are where a count is set only if
+ *                       nobody has set it
+ *    A process that was started without its parent's environment, and is a Python, java, Node.js or a program that has a
+ *    runtime loaded, gets the plan of an ancestor.
+ *    A program that was started with a library which has read its variables by now is started again with them
+ *    (preload.c).
+ *    RADDLE_COMPLETED says what is not the user's. A parent hands it on with the counts, and here both are taken out
+ *    first, in any process: each has what is right for itself.
+ *    Never with RADDLE_PLAN set but empty, in a set-uid program, or where the library was opened later. In any doubt:
+ *    nothing, and no word.
  * 3. The allocator, which may start the program again (preload.c): it needs the plan, which may be one of the parent's.
  *
  * A Python's environment without our part of PYTHONPATH is what sitecustomize.py restores, so the part says what was
@@ -24,18 +34,21 @@
 
 #define PLAN "RADDLE_PLAN"
 #define LITERALS "RADDLE_LITERALS"
+#define COMPLETED "RADDLE_COMPLETED"
 #define PATH "PYTHONPATH"
 #define JAVA "JAVA_TOOL_OPTIONS"
 #define JAVA_OPTION "-XX:ActiveProcessorCount="
 /* What raddle_operator.injection.environment reads at most. */
 #define LITERALS_BYTES 16384
 #define PATH_BYTES 4096
+/* More than all families have together. */
+#define COMPLETED_BYTES 2048
 #define ENVIRONMENT_BYTES (1024 * 1024)
 #define MAX_ANCESTORS 64
 #define ROOM 8192
 #define PLACES 64
 
-enum kind { OTHER, RUNTIME, PYTHON, JAVA_PROGRAM };
+enum kind { OTHER, LOADER, RUNTIME, PYTHON, JAVA_PROGRAM };
 
 struct process {
     int count;
@@ -45,6 +58,10 @@ struct process {
     /* Of the memory that its environment has taken so far: what is left, and the places for more variables. */
     char *room;
     size_t left, places;
+    enum kind kind;
+    bool closed;             /* a Python that does not look at PYTHONPATH */
+    struct rd_out completed; /* "NAME=value;..." */
+    char text[COMPLETED_BYTES];
 };
 
 /* What the kernel has put behind the environment; NULL where this was not called as glibc calls a constructor: musl
@@ -77,22 +94,41 @@ static const char *program_name(const struct process *process)
     return rd_base_name(path);
 }
 
-/* Whether the program was started with a library of a runtime that reads variables. */
-static bool has_runtime(void)
+/* Whether the program was started with a library of a runtime that reads variables; `early`: that has read them by now,
+ * as it was loaded before this library is asked. */
+static bool has_runtime(bool early)
 {
-#define LIBRARY(stem, runtime, has_variables) {stem, has_variables},
+#define LIBRARY(stem, runtime, has_variables) {stem, runtime, has_variables},
     static const struct {
         char stem[28];
+        unsigned char runtime;
         bool has_variables;
     } libraries[] = {RD_LIBRARIES(LIBRARY)};
     const char *stems[sizeof libraries / sizeof libraries[0] + 1];
     size_t count = 0;
     for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
+        bool reads_early = libraries[i].runtime == RD_RUNTIME_LIBGOMP || libraries[i].runtime == RD_RUNTIME_OPENBLAS;
         stems[count] = libraries[i].stem;
-        count += libraries[i].has_variables;
+        count += libraries[i].has_variables && (!early || reads_early);
     }
     stems[count] = NULL;
     return rd_one_is_loaded(stems);
+}
+
+/* By the program's own file, since /bin/sh is a link to one: their names end with sh, but for digits. */
+static bool is_shell(void)
+{
+    char path[PATH_BYTES];
+    long length = rd_syscall(NR_READLINKAT, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof path - 1, 0, 0);
+    if (rd_failed(length)) {
+        return true;
+    }
+    path[length] = '\0';
+    const char *name = rd_base_name(path);
+    for (length = (long)rd_length(name); length > 0 && name[length - 1] <= '9';) {
+        length--;
+    }
+    return (length > 1 && name[length - 2] == 's' && name[length - 1] == 'h') || rd_starts(name, "busybox");
 }
 
 static enum kind kind_of(const struct process *process)
@@ -106,7 +142,10 @@ static enum kind kind_of(const struct process *process)
     if (rd_same(name, "java")) {
         return JAVA_PROGRAM;
     }
-    return rd_exports("napi_create_function", "libnode") || has_runtime() ? RUNTIME : OTHER;
+    if (rd_exports("napi_create_function", "libnode") || has_runtime(false)) {
+        return RUNTIME;
+    }
+    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !is_shell()) ? LOADER : OTHER;
 }
 
 /* BASE/python/, where this library was preloaded from BASE and it has the shim. */
@@ -154,14 +193,29 @@ static void *take_room(struct process *process, size_t size)
     return taken;
 }
 
+/* The place of a variable; that of the end where it is not set. */
+static char **find(const char *name)
+{
+    char **one = rd_environment();
+    size_t length = rd_length(name);
+    while (*one != NULL && !(rd_starts(*one, name) && (*one)[length] == '=')) {
+        one++;
+    }
+    return one;
+}
+
+static void drop(char **one)
+{
+    for (; *one != NULL; one++) {
+        one[0] = one[1];
+    }
+}
+
 /* As setenv(3), which would ask for memory: an allocator of the image's own need not be ready before main. */
 static void set(struct process *process, const char *name, const char *value, bool overwrite)
 {
     char **all = rd_environment();
-    size_t length = rd_length(name), size = length + rd_length(value) + 2, count = 0;
-    while (all[count] != NULL && !(rd_starts(all[count], name) && all[count][length] == '=')) {
-        count++;
-    }
+    size_t size = rd_length(name) + rd_length(value) + 2, count = (size_t)(find(name) - all);
     bool fresh = all[count] == NULL;
     char *entry = fresh || overwrite ? take_room(process, size) : NULL;
     if (entry == NULL) {
@@ -271,13 +325,77 @@ static void inherit(struct process *process)
 
 /* ---- variables ---- */
 
-static void set_count(struct process *process, const char *name, int64_t count)
+/* Takes out what a parent's door has completed and the parent has left as it was. */
+static void take_back(void)
+{
+    char **listed = find(COMPLETED);
+    if (*listed == NULL) {
+        return;
+    }
+    struct rd_text rest = rd_text_of(*listed + sizeof COMPLETED);
+    drop(listed);
+    while (rest.length > 0 && rest.length < COMPLETED_BYTES) {
+        struct rd_text one = rd_split(rest, ';', &rest, NULL);
+        for (char **entry = rd_environment(); *entry != NULL;) {
+            if (rd_text_is(one, *entry)) {
+                drop(entry);
+            } else {
+                entry++;
+            }
+        }
+    }
+}
+
+/* Whether a variable beats OMP_NUM_THREADS, and with it somebody's choice there. */
+static bool beats_openmp(const char *name)
+{
+    return rd_starts(name, "OPENBLAS_") || rd_starts(name, "MKL_") || rd_starts(name, "BLIS_")
+           || rd_starts(name, "NUMEXPR_");
+}
+
+/* Whether a variable is set, and not empty: runtimes take that for unset. */
+static bool is_set(const char *name)
+{
+    const char *value = rd_env(name);
+    return value != NULL && value[0] != '\0';
+}
+
+static bool is_completed(const struct process *process, const char *name)
+{
+    struct rd_text value, rest = rd_text_of(process->text);
+    while (rest.length > 0) {
+        if (rd_text_is(rd_split(rd_split(rest, ';', &rest, NULL), '=', &value, NULL), name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Completes one variable, unless it is set. */
+static void complete(struct process *process, const char *name, const char *value)
+{
+    struct rd_out *list = &process->completed;
+    bool hidden = process->kind == PYTHON && !process->closed;
+    if (is_set(name) || is_completed(process, name) || (beats_openmp(name) && is_set("OMP_NUM_THREADS")) || list->length + rd_length(name) + rd_length(value) + 3 > list->size
+        || (process->kind == PYTHON && process->closed && !rd_starts(name, "ORT_"))) {
+        return;
+    }
+    rd_put(list, list->length == 0 ? "" : ";");
+    rd_put(list, name);
+    rd_put_char(list, '=');
+    rd_put(list, value);
+    if (!hidden) {
+        set(process, name, value, true);
+    }
+}
+
+static void complete_count(struct process *process, const char *name, int64_t count)
 {
     char value[24];
     struct rd_out out = rd_out(value, sizeof value);
     rd_put_number(&out, count);
     if (count > 0) {
-        set(process, name, value, false);
+        complete(process, name, value);
     }
 }
 
@@ -289,8 +407,7 @@ static struct rd_text literals(void)
     return all.length <= LITERALS_BYTES ? all : rd_text_of("");
 }
 
-/* The next name with a value, taken off the list; false after the last one. */
-static bool next_listed(struct rd_text *rest, struct rd_text *name, struct rd_text *value)
+bool rd_next_literal(struct rd_text *rest, struct rd_text *name, struct rd_text *value)
 {
     while (rest->length > 0) {
         struct rd_text part = rd_split(*rest, ';', rest, NULL);
@@ -306,7 +423,7 @@ static bool next_listed(struct rd_text *rest, struct rd_text *name, struct rd_te
 static struct rd_text listed(struct rd_text wanted)
 {
     struct rd_text rest = literals(), name, value;
-    while (next_listed(&rest, &name, &value)) {
+    while (rd_next_literal(&rest, &name, &value)) {
         if (name.length == wanted.length && __builtin_memcmp(name.at, wanted.at, name.length) == 0) {
             return value;
         }
@@ -314,48 +431,40 @@ static struct rd_text listed(struct rd_text wanted)
     return rd_text_of("");
 }
 
-/* Sets what is listed and absent, but Java's options, which are a part of a list. */
-static void set_listed(struct process *process)
+/* What is listed, but Java's options, which are a part of a list. */
+static void complete_listed(struct process *process)
 {
     char name[64], value[256];
     struct rd_text rest = literals(), one, its;
-    while (next_listed(&rest, &one, &its)) {
+    while (rd_next_literal(&rest, &one, &its)) {
         if (!rd_text_is(one, JAVA) && one.length < sizeof name && its.length < sizeof value) {
             struct rd_out to_name = rd_out(name, sizeof name), to_value = rd_out(value, sizeof value);
             rd_put_text(&to_name, one);
             rd_put_text(&to_value, its);
-            set(process, name, value, false);
+            complete(process, name, value);
         }
     }
 }
 
-/* Whether the environment has something of OpenMP's that is neither Raddle's nor the planned count. */
-static bool sets_openmp(int64_t planned)
+void rd_completed_counts(const struct rd_plan *plan, struct rd_completed counts[RD_COMPLETED_COUNTS])
 {
-    for (char **one = rd_environment(); *one != NULL; one++) {
-        struct rd_text value, name = rd_split(rd_text_of(*one), '=', &value, NULL);
-        uint64_t count = 0;
-        bool is_count = rd_text_is(name, "OMP_NUM_THREADS");
-        if (rd_starts(*one, "OMP_") && !(is_count && rd_number(value, &count) && (int64_t)count == planned)
-            && listed(name).length == 0) {
-            return true;
-        }
-    }
-    return false;
+    int64_t openmp = rd_plan_get(plan, RD_OMP, 0), intra = rd_plan_get(plan, RD_INTRA_OP, 0);
+    counts[0] = (struct rd_completed){"ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, intra)};
+    counts[1] = (struct rd_completed){"ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER_OP, 0)};
+    counts[2] = (struct rd_completed){"OPENBLAS_NUM_THREADS", openmp == 0 ? rd_plan_get(plan, RD_BLAS, 0) : 0};
+    counts[3] = (struct rd_completed){"OMP_NUM_THREADS", openmp};
 }
 
-/* The counts that the pod spec takes from annotations. */
-static void set_counts(struct process *process, const struct rd_plan *plan)
+/* OpenMP's and a BLAS's own count is that of the CPUs that the process may run on: ours is never above it. */
+static void complete_counts(struct process *process, const struct rd_plan *plan)
 {
-    int64_t omp = rd_plan_get(plan, RD_OMP, 0), blas = rd_plan_get(plan, RD_BLAS, 0);
-    set_count(process, "ORT_INTRA_OP_NUM_THREADS",
-              rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, rd_plan_get(plan, RD_INTRA_OP, 0)));
-    set_count(process, "ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER_OP, 0));
-    /* It would beat somebody's own choice of OpenMP's. */
-    if (blas != omp && !sets_openmp(omp)) {
-        set_count(process, "OPENBLAS_NUM_THREADS", blas);
+    struct rd_completed counts[RD_COMPLETED_COUNTS];
+    int64_t most = rd_remember_cpus();
+    rd_completed_counts(plan, counts);
+    for (int i = 0; i < RD_COMPLETED_COUNTS; i++) {
+        bool above = most > 0 && counts[i].count > most && !rd_starts(counts[i].name, "ORT_");
+        complete_count(process, counts[i].name, above ? most : counts[i].count);
     }
-    set_count(process, "OMP_NUM_THREADS", omp);
 }
 
 /* Sets the variable to the three texts, one after the other. */
@@ -454,19 +563,26 @@ static void extend_path(struct process *process)
 
 /* ---- the order ---- */
 
-static void complete(struct process *process)
+static void open_door(struct process *process)
 {
     uint64_t secure = 1;
     struct rd_plan plan;
     char problem[256];
     struct rd_out error = rd_out(problem, sizeof problem);
-    const char *text = rd_env(PLAN);
     if (process->auxiliary == NULL || !rd_auxiliary(process->auxiliary, AT_SECURE, &secure) || secure != 0
-        || rd_environment() == NULL || (text != NULL && text[0] == '\0')) {
+        || rd_environment() == NULL) {
         return;
     }
-    enum kind kind = kind_of(process);
-    if (kind == OTHER || !find_folder(process)) {
+    if (rd_was_started_again()) {
+        return;
+    }
+    take_back();
+    const char *text = rd_env(PLAN);
+    if (text != NULL && text[0] == '\0') {
+        return;
+    }
+    process->kind = kind_of(process);
+    if (process->kind == OTHER || (process->kind == LOADER && text == NULL) || !find_folder(process)) {
         return;
     }
     if (text == NULL) {
@@ -476,15 +592,23 @@ static void complete(struct process *process)
     if (text == NULL || text[0] == '\0') {
         return;
     }
+    process->closed = rd_python_closed(program_name(process), process->count, process->arguments) != 0;
+    process->completed = rd_out(process->text, sizeof process->text);
     if (rd_plan_parse(text, &plan, &error)) {
-        set_counts(process, &plan);
-        set_listed(process);
-        if (kind == JAVA_PROGRAM) {
+        complete_listed(process);
+        complete_counts(process, &plan);
+        if (process->kind == JAVA_PROGRAM) {
             extend_java(process, &plan);
         }
     }
+    if (process->completed.length > 0) {
+        set(process, COMPLETED, process->text, true);
+    }
+    if (process->kind == RUNTIME && process->completed.length > 0 && has_runtime(true)) {
+        rd_start_again();
+    }
     /* With a plan that can't be used too: the shim says so. */
-    if (kind == PYTHON && rd_python_closed(program_name(process), process->count, process->arguments) == 0) {
+    if (process->kind == PYTHON && !process->closed) {
         extend_path(process);
     }
 }
@@ -492,10 +616,10 @@ static void complete(struct process *process)
 /* The only constructor. glibc passes these arguments to every one. */
 __attribute__((constructor)) static void start(int count, char **arguments, char **given)
 {
-    struct process process = {count, arguments, auxiliary_behind(count, arguments, given), "", NULL, 0, 0};
+    struct process process = {.count = count, .arguments = arguments};
+    process.auxiliary = auxiliary_behind(count, arguments, given);
     rd_remember_stderr();
-    rd_remember_cpus();
-    complete(&process);
+    open_door(&process);
     rd_remember_counts();
     const char **environment = (const char **)rd_environment();
     if (environment == NULL && process.auxiliary != NULL) {

@@ -337,6 +337,39 @@ bool rd_exports(const char *symbol, const char *library)
     return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_export, &wanted) != 0;
 }
 
+static uint64_t strings_length(const struct tables *tables)
+{
+    uint64_t length = 0;
+    for (const Elf64_Dyn *entry = tables->dynamic; entry->d_tag != DT_NULL; entry++) {
+        length = entry->d_tag == DT_STRSZ ? entry->d_un.d_val : length;
+    }
+    return length;
+}
+
+/* The names of what an object uses of others are in its table of strings, which the loader's and the libc's have too. */
+static int look_for_use(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    const char *symbol = data, *name = rd_base_name(object->name == NULL ? "" : object->name);
+    struct tables tables;
+    if (rd_starts(name, "ld-linux") || rd_starts(name, "libc.") || rd_starts(name, "libc-") || rd_starts(name, "libdl")
+        || !read_tables(object, &tables)) {
+        return 0;
+    }
+    uint64_t length = strings_length(&tables), needed = rd_length(symbol);
+    for (uint64_t i = 0; i + needed < length; i++) {
+        if (tables.strings[i] == *symbol && rd_same(tables.strings + i, symbol)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+bool rd_one_uses(const char *symbol)
+{
+    return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_use, (void *)(uintptr_t)symbol) != 0;
+}
+
 struct versioned {
     const char *name;
     const char *version;
@@ -349,13 +382,10 @@ static int look_for_version(struct object_info *object, size_t size, void *data)
     (void)size;
     struct versioned *wanted = data;
     struct tables tables;
-    uint64_t length = 0, needed = rd_length(wanted->version);
     if (!read_tables(object, &tables) || !rd_same(own_name(object, &tables), wanted->name)) {
         return 0;
     }
-    for (const Elf64_Dyn *entry = tables.dynamic; entry->d_tag != DT_NULL; entry++) {
-        length = entry->d_tag == DT_STRSZ ? entry->d_un.d_val : length;
-    }
+    uint64_t length = strings_length(&tables), needed = rd_length(wanted->version);
     wanted->lacks = true;
     for (uint64_t i = 0; i + needed < length && wanted->lacks; i++) {
         wanted->lacks = !rd_same(tables.strings + i, wanted->version);

@@ -237,9 +237,9 @@ static bool cpus_of(uint64_t thread, struct rd_cpus *cpus)
     return !rd_failed(rd_syscall(NR_SCHED_GETAFFINITY, (long)thread, sizeof *cpus, (long)cpus, 0, 0, 0));
 }
 
-void rd_remember_cpus(void)
+unsigned rd_remember_cpus(void)
 {
-    cpus_of(0, &at_start);
+    return cpus_of(0, &at_start) ? rd_cpus_count(&at_start) : 0;
 }
 
 static bool has_all_of_start(const struct rd_cpus *cpus)

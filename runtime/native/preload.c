@@ -18,6 +18,9 @@
  * - The allocator is taken out of LD_PRELOAD again in the second start: a child may be of another libc, which the
  *   allocator would kill. Each child looks for itself.
  * Its price is a second exec of every process of a container whose plan names an allocator.
+ *
+ * In the same way a program is started again that was started with a library which reads its variables as it is loaded,
+ * before this one is asked (door.c): with the variables that the door has completed.
  */
 #include "raddle.h"
 #include "syscalls.h"
@@ -30,6 +33,7 @@
 #define MUSL_LOADER "ld-musl-aarch64"
 #endif
 #define GUARD "RADDLE_ALLOC"
+#define AGAIN "RADDLE_AGAIN"
 
 /* The kernel's own limit of arguments and environment is far higher; a longer command line just stays as it is. */
 #define BLOCK_BYTES (1024 * 1024)
@@ -181,10 +185,11 @@ static bool find_program(char *path, size_t size)
 }
 
 /* RADDLE_ALLOC=<id of this process>, which the second start has. */
-static void put_guard(char *text, size_t size)
+static void put_guard(char *text, size_t size, const char *name)
 {
     struct rd_out out = rd_out(text, size);
-    rd_put(&out, GUARD "=");
+    rd_put(&out, name);
+    rd_put_char(&out, '=');
     rd_put_number(&out, rd_pid());
 }
 
@@ -203,7 +208,7 @@ static void remove_from(const char **environment, const char *name)
 static void hide(const char **environment, const char *name)
 {
     char mine[32];
-    put_guard(mine, sizeof mine);
+    put_guard(mine, sizeof mine, GUARD);
     const char *guard = value_in(environment, GUARD);
     char *value = (char *)(uintptr_t)value_in(environment, "LD_PRELOAD");
     if (value == NULL || guard == NULL || !rd_same(guard, mine + sizeof GUARD)) {
@@ -233,7 +238,7 @@ static void restart(struct restart *all, const struct allocator *allocator)
         return;
     }
     const char *preload = value_in(all->envp, "LD_PRELOAD"), *guard = value_in(all->envp, GUARD);
-    put_guard(all->guard, sizeof all->guard);
+    put_guard(all->guard, sizeof all->guard, GUARD);
     if (guard != NULL && rd_same(guard, all->guard + sizeof GUARD)) {
         return;
     }
@@ -296,6 +301,41 @@ bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why)
         rd_put(why, is_traced() ? "a debugger is attached" : "this image has none that fits this program");
     }
     return true;
+}
+
+bool rd_was_started_again(void)
+{
+    const char **environment = (const char **)rd_environment();
+    char mine[32];
+    const char *guard = value_in(environment, AGAIN);
+    if (guard == NULL) {
+        return false;
+    }
+    put_guard(mine, sizeof mine, AGAIN);
+    bool again = rd_same(guard, mine + sizeof AGAIN);
+    /* A child's is its parent's. */
+    remove_from(environment, AGAIN);
+    return again;
+}
+
+void rd_start_again(void)
+{
+    struct restart *all = rd_preloaded_from() == NULL || is_traced() ? NULL : rd_map(sizeof *all);
+    if (all == NULL) {
+        return;
+    }
+    int count = 0;
+    for (char **one = rd_environment(); *one != NULL && count < MAX_STRINGS - 8; one++) {
+        all->envp[count++] = *one;
+    }
+    long arguments = rd_read_file("/proc/self/cmdline", all->arguments, sizeof all->arguments - 1);
+    if (count < MAX_STRINGS - 8 && split(all->arguments, arguments, all->argv)
+        && find_program(all->path, sizeof all->path)) {
+        put_guard(all->guard, sizeof all->guard, AGAIN);
+        set_in(all->envp, AGAIN, all->guard);
+        rd_syscall(NR_EXECVE, (long)all->path, (long)all->argv, (long)all->envp, 0, 0, 0);
+    }
+    rd_unmap(all, sizeof *all);
 }
 
 void rd_allocator_start(const char **environment)

@@ -168,6 +168,8 @@ struct process {
     enum plan_of whose;
     char plan[RD_MAX_PLAN_TEXT + 1];
     char counts[512]; /* "OMP_NUM_THREADS=2 ..." */
+    char completed[512]; /* what its parent's door had completed, which its own has taken out */
+    char literals[1024];
     bool door, glibc, musl, python;
     bool late; /* its Python was not there at its start: a frozen program, a module of another language */
     char closed_by; /* the letter of Python's option */
@@ -231,12 +233,33 @@ static bool is_count(struct rd_text name, struct rd_text value)
                || ends(name, "THREADPOOL_SIZE"));
 }
 
+/* One more count, unless its parent's door has set it. */
+static void add_count(struct process *one, struct rd_text variable)
+{
+    struct rd_text value, part, rest = rd_text_of(one->completed);
+    struct rd_out counts = {one->counts, sizeof one->counts, rd_length(one->counts)};
+    struct rd_text name = rd_split(variable, '=', &value, NULL);
+    while (rest.length > 0) {
+        part = rd_split(rest, ';', &rest, NULL);
+        if (part.length == variable.length && __builtin_memcmp(part.at, variable.at, part.length) == 0) {
+            return;
+        }
+    }
+    if (is_count(name, value) && counts.length + variable.length + 2 < counts.size) {
+        rd_put(&counts, counts.length > 0 ? " " : "");
+        rd_put_text(&counts, variable);
+    }
+}
+
 /* Takes the plan from a variable of the nearest environment that has it. */
 static void note(struct process *one, struct rd_text name, struct rd_text value, enum plan_of whose)
 {
     if (rd_text_is(name, "RADDLE_PLAN") && one->whose == NOBODYS) {
         one->whose = value.length > 0 ? whose : EMPTY;
         keep(one->plan, sizeof one->plan, value);
+    }
+    if (rd_text_is(name, "RADDLE_LITERALS") && one->literals[0] == '\0') {
+        keep(one->literals, sizeof one->literals, value);
     }
 }
 
@@ -247,7 +270,6 @@ static bool read_environment(struct reader *reader, struct process *one, int pid
     char path[64];
     struct rd_text piece, value;
     bool any = false, sane = false;
-    struct rd_out counts = {one->counts, sizeof one->counts, rd_length(one->counts)};
     long file = start(reader, path_of(path, pid, "/environ"));
     if (pid == one->pid) {
         one->readable = file != -EACCES && file != -EPERM;
@@ -258,10 +280,16 @@ static bool read_environment(struct reader *reader, struct process *one, int pid
         any = true;
         sane |= is_variable;
         note(one, name, value, pid == one->pid ? OWN : ANCESTORS);
-        if (pid == one->pid && is_count(name, value) && counts.length + piece.length + 2 < counts.size) {
-            rd_put(&counts, counts.length > 0 ? " " : "");
-            rd_put_text(&counts, piece);
+        if (pid == one->pid && rd_text_is(name, "RADDLE_COMPLETED")) {
+            keep(one->completed, sizeof one->completed, value);
         }
+    }
+    if (pid == one->pid) {
+        start(reader, path);
+        while (next(reader, '\0', &piece)) {
+            add_count(one, piece);
+        }
+        one->completed[0] = '\0';
     }
     return sane || !any;
 }
@@ -288,6 +316,53 @@ static void find_plan(struct reader *reader, struct process *one)
             if (rd_text_is(rd_split(line, ':', &rest, NULL), "PPid")) {
                 parent = number_of(rd_next_word(&rest));
             }
+        }
+    }
+}
+
+/* Whether a variable stands among its counts. */
+static bool has_count(const struct process *one, struct rd_text name)
+{
+    struct rd_text value, rest = rd_text_of(one->counts);
+    while (rest.length > 0) {
+        struct rd_text its = rd_split(rd_split(rest, ' ', &rest, NULL), '=', &value, NULL);
+        if (its.length == name.length && __builtin_memcmp(its.at, name.at, name.length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The counts that the process's door has completed: /proc shows the environment that it was started with. */
+static void add_completed(struct process *one)
+{
+    struct rd_plan plan;
+    struct rd_completed counts[RD_COMPLETED_COUNTS];
+    char problem[64], text[96];
+    struct rd_out error = rd_out(problem, sizeof problem);
+    if (!one->door || one->whose == NOBODYS || one->late || !rd_plan_parse(one->plan, &plan, &error)) {
+        return;
+    }
+    rd_completed_counts(&plan, counts);
+    struct rd_text name, value, rest = rd_text_of(one->literals);
+    while (one->closed_by == 0 && rd_next_literal(&rest, &name, &value)) {
+        struct rd_out out = rd_out(text, sizeof text);
+        rd_put_text(&out, name);
+        rd_put_char(&out, '=');
+        rd_put_text(&out, value);
+        if (!has_count(one, name)) {
+            add_count(one, rd_text_of(text));
+        }
+    }
+    for (int i = 0; i < RD_COMPLETED_COUNTS; i++) {
+        struct rd_out out = rd_out(text, sizeof text);
+        rd_put(&out, counts[i].name);
+        rd_put_char(&out, '=');
+        rd_put_number(&out, counts[i].count);
+        /* A session's mark has its count. */
+        bool is_ort = rd_starts(counts[i].name, "ORT_"), shown = is_ort ? one->marks[0] == '\0' : one->closed_by == 0;
+        if (counts[i].count > 0 && shown && !has_count(one, rd_text_of(counts[i].name))) {
+            add_count(one, rd_text_of(text));
         }
     }
 }
@@ -435,6 +510,7 @@ static void look(struct reader *reader, struct process *one, int pid)
         one->closed_by = closing_option(reader, pid);
         one->late = !starts_with_python(pid);
     }
+    add_completed(one);
     judge(one);
 }
 

@@ -202,8 +202,8 @@ struct rd_facts {
 void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts, bool alone);
 /* The CPUs and the quota again, which a resize in place changes, and the threads; the processes stay as they were. */
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts);
-/* Before main: the CPUs that the process may run on are at least these where OpenMP binds threads. */
-void rd_remember_cpus(void);
+/* Before main: the CPUs that the process may run on are at least these where OpenMP binds threads. How many; 0: unknown. */
+unsigned rd_remember_cpus(void);
 /* Whether it is what code counts on this machine: all CPUs, those of the process, or the cores of either; half of them, or
  * one less. As process/machine_counts.py. */
 bool rd_is_machines_count(int count);
@@ -264,6 +264,8 @@ bool rd_is_loaded(const char *name);
 bool rd_one_is_loaded(const char *const *names);
 /* True when the program itself exports the function, or a library that it was started with, whose name begins so. */
 bool rd_exports(const char *symbol, const char *library);
+/* True when the program, or a library that it was started with other than libc, uses another's function of this name. */
+bool rd_one_uses(const char *symbol);
 /* The file that this library was loaded from, as the loader names it, where it was preloaded: then it stands before the
  * libc. NULL where it was opened later. */
 const char *rd_preloaded_from(void);
@@ -310,6 +312,22 @@ void rd_threads_forked(void);
 /* The letter of the option by which an interpreter is told to read no PYTHONPATH, or to run no sitecustomize; else 0. It
  * is one by the base name of its file, or of its first argument. */
 char rd_python_closed(const char *program, int count, char *const *arguments);
+/* The next variable and its value of RADDLE_LITERALS, taken off the text; false after the last one. */
+bool rd_next_literal(struct rd_text *rest, struct rd_text *name, struct rd_text *value);
+/* The counts that the door completes from a plan, in its order, with the values; 0: none. */
+enum { RD_COMPLETED_COUNTS = 4 };
+struct rd_completed {
+    const char *name;
+    int64_t count;
+};
+void rd_completed_counts(const struct rd_plan *plan, struct rd_completed counts[RD_COMPLETED_COUNTS]);
+
+/* ---- preload.c ---- */
+
+/* Whether this process is the second start of the same, which says so once. */
+bool rd_was_started_again(void);
+/* Before main: starts the program again with the environment as it is now. Returns where that can't be. */
+void rd_start_again(void);
 
 /* ---- counts.c ---- */
 

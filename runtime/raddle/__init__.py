@@ -34,7 +34,28 @@ RUNTIMES = {
     "hnswlib": "hnswlib",
     "usearch.index": "usearch",
     "cv2": "cv2",
+    "numexpr": "numexpr",
+    "numpy": "openmp",
 }
+
+# Counts that compiled libraries read, and that frameworks copy, multiply or take for the user's wish: they are put
+# into C's environment, where the first see them and the second do not.
+HIDDEN = frozenset(
+    (
+        "BLIS_NUM_THREADS",
+        "KMP_BLOCKTIME",
+        "MKL_NUM_THREADS",
+        "NPROC",
+        "OMP_NUM_THREADS",
+        "OMP_WAIT_POLICY",
+        "OPENBLAS_NUM_THREADS",
+        "ORT_INTER_OP_NUM_THREADS",
+        "ORT_INTRA_OP_NUM_THREADS",
+        "RAYON_NUM_THREADS",
+    )
+)
+# What the door has completed in this process: name -> value.
+COMPLETED: "dict[str, str]" = {}
 
 # Taken before an application can put another in its place: those of gevent and eventlet are for greenlets, and threads
 # of their pools that meet at one wait for ever.
@@ -45,12 +66,6 @@ try:
     STDERR: "Any" = os.fstat(2)
 except OSError:
     STDERR = None
-
-# The counts that the environment has at the start of the process. One that is set later is the code's, whatever it is.
-COUNTS = {
-    name: os.environ.get(name)
-    for name in ("ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-}
 
 # The CPUs that the process may run on at its start: before a library is loaded that binds the thread which loads it.
 try:

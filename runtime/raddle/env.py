@@ -11,13 +11,18 @@ newer plan of the same version; a version it does not know makes the shim leave 
 
 from __future__ import annotations
 
-from typing import Mapping
+import os
 
-from raddle import COUNTS
+from raddle import COMPLETED as _COMPLETED
 from raddle.keys import NUMBERS, WORDS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping
+
 PLAN = "RADDLE_PLAN"
-LITERALS = "RADDLE_LITERALS"  # name=value;...: the plain values that the webhook wrote; no shim reads it
+LITERALS = "RADDLE_LITERALS"  # name=value;...: the plain values that the webhook wrote, and those to complete
+COMPLETED = "RADDLE_COMPLETED"  # name=value;...: what the door has completed in this process
 AGENT = "RADDLE_AGENT"  # host:port/container: the node's agent, an address, and as whom to speak; absent: to nobody
 ORT_INTRA = "ORT_INTRA_OP_NUM_THREADS"
 ORT_INTER = "ORT_INTER_OP_NUM_THREADS"
@@ -77,13 +82,20 @@ _LIST_CHARACTERS = "0123456789,-:/|"
 _KEYS = (*NUMBERS, *WORDS, *LISTS)
 
 
-def set_by_code(environ: Mapping[str, str]) -> frozenset[str]:
-    """The variables of counts that the application has set since its process was started: they are its own."""
-    return frozenset([name for name, value in COUNTS.items() if environ.get(name) != value])
-
-
 class PlanError(ValueError):
     """RADDLE_PLAN that can't be used; the message names the part, what was there and what is allowed."""
+
+
+def complete(name: str, value: str) -> None:
+    """Changes what the door has completed: in C's environment, and in the list by which a child's door takes it out."""
+    _COMPLETED[name] = value
+    os.putenv(name, value)
+    os.putenv(COMPLETED, ";".join(f"{one}={text}" for one, text in _COMPLETED.items()))
+
+
+def effective(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that this process's libraries see: those of its environment, and what the door has completed."""
+    return {**_COMPLETED, **environ}
 
 
 def encode(fields: dict[str, object]) -> str:

@@ -8,7 +8,7 @@ each process: it is as short as it can be, and imports only what every process h
 import os
 import sys
 
-from raddle import RUNTIMES
+from raddle import COMPLETED, HIDDEN, RUNTIMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class _Finder:
     """Finds nothing but awaited modules, and those through the other finders."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if name in RUNTIMES:
+        if name in RUNTIMES and not (name == "numpy" and _is_alone()):
             try:
                 for ours, module in _LOADED:
                     sys.modules.setdefault(ours, module)
@@ -34,6 +34,19 @@ class _Finder:
                 # The other finders are asked next, as if this one were not there.
                 _let_through(error)
         return None
+
+
+def _is_alone() -> bool:
+    """Whether the parent has no child but this process, as far as the kernel says: no others share the CPUs."""
+    try:
+        tasks = f"/proc/{os.getppid()}/task"
+        children = 0
+        for thread in os.listdir(tasks):
+            with open(f"{tasks}/{thread}/children", "rb") as file:
+                children += len(file.read().split())
+    except OSError:
+        return True
+    return children < 2
 
 
 def _let_through(error: Exception) -> None:
@@ -49,18 +62,39 @@ def _let_through(error: Exception) -> None:
         raise error
 
 
+def _complete() -> None:
+    """Puts the counts that the door has listed where they are read.
+
+    Python has made os.environ of C's environment before. What goes into C's now is read by the libraries of this
+    process, and by no framework, which would copy it for each of its processes. `subprocess` hands C's environment on
+    where it has no other: with the list, by which the child's door takes out what is ours.
+    """
+    text = os.environ.pop("RADDLE_COMPLETED", "")
+    for part in text.split(";"):
+        name, equals, value = part.partition("=")
+        if equals:
+            COMPLETED[name] = value
+        if name in HIDDEN:
+            os.putenv(name, value)
+        elif equals:
+            os.environ[name] = value
+    if text:
+        os.putenv("RADDLE_COMPLETED", text)
+
+
 def activate() -> bool:
     """True when the shim waits for runtimes now: RADDLE_PLAN is set, not in a frozen application, not done before."""
     try:
         if os.environ.get("OMP_NUM_THREADS") == "":
             # What a copied pod without our annotation has: LLVM's OpenMP, as Debian builds it, ends the process there.
             del os.environ["OMP_NUM_THREADS"]
+        _complete()
         if not os.environ.get("RADDLE_PLAN") or hasattr(sys, "frozen"):
             return False
         if any(type(finder) is _Finder for finder in sys.meta_path):
             return False
         sys.meta_path.insert(0, _Finder())
-        if "PYTHON_CPU_COUNT=" in os.environ.get("RADDLE_LITERALS", "") and sys.version_info < (3, 13):
+        if "PYTHON_CPU_COUNT=" in os.environ.get("RADDLE_LITERALS", ""):
             from raddle.adapters import cpu_count  # noqa: PLC0415
 
             cpu_count.install()

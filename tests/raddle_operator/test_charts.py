@@ -42,7 +42,7 @@ ROWS = [
     ("localai", "deployment/local-ai", "localai", {"LOCALAI_THREADS": "8"}),
     ("ollama", "deployment/ollama", "ollama", {"LLAMA_ARG_THREADS": "4"}),
     ("ray", "pod/rayservice-sample-small-group-worker", "ray", {}),
-    ("speaches", "deployment/speaches", "speaches", {"WHISPER__CPU_THREADS": "3"}),
+    ("speaches", "deployment/speaches", "speaches", {"WHISPER__CPU_THREADS": "4"}),
     ("text-embeddings", "deployment/tei", "text-embeddings-inference", {"TOKENIZATION_WORKERS": "4"}),
     ("triton", "deployment/example-triton-inference-server", "triton", {}),
     ("vllm-cpu", "deployment/vllm-llama3-deployment-vllm", "vllm-cpu", None),

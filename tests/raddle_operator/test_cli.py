@@ -174,8 +174,9 @@ def test_plan_for_a_topology_file_needs_no_recorded_machine(run, tmp_path):
 def test_plan_as_yaml_is_the_pod_that_would_be_created(run):
     pod = created(run)
     assert pod["kind"] == "Pod"
-    assert pod["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "11"
-    assert any(entry["name"] == env.ORT_INTRA for entry in pod["spec"]["containers"][0]["env"])
+    shim = env.decode(pod["metadata"]["annotations"][env.SHIM_PREFIX + "serve"])
+    assert (shim["intra_op"], shim["intra_op_without_shim"]) == (12, 11)
+    assert [entry["name"] for entry in pod["spec"]["containers"][0]["env"]] == [env.PLAN, env.LITERALS]
 
 
 @pytest.mark.parametrize(
@@ -448,7 +449,7 @@ def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_ask
         text = io.StringIO()
         explain.show(Console(file=text, width=width), snapshot, wide=wide)
         printed[wide] = text.getvalue().splitlines()
-    assert "  OMP_NUM_THREADS=11" in printed[False]
+    assert "  OMP_NUM_THREADS=12" in printed[False]
     assert not [line for line in printed[False] if "RADDLE_" in line]
     own = {f"  RADDLE_PLAN={snapshot.annotations['shim.raddle.dev/serve']}"}
     assert set(printed[True]) - set(printed[False]) == own

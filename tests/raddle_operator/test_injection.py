@@ -49,29 +49,21 @@ def reason(skipped):
 
 
 @pytest.mark.parametrize("obj", [pod(), pod(container(env=[], volumeMounts=[]), annotations={}, labels={}, volumes=[])])
-def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
+def test_a_container_gets_its_plan_and_the_shim_and_no_variable_that_others_take_for_theirs(obj):
     patched, decision = inject(obj)
     assert decision.injected
     assert environment(patched) == {
         "RADDLE_PLAN": ["shim.raddle.dev/serve"],
-        "ORT_INTRA_OP_NUM_THREADS": ["threads.raddle.dev/serve"],
-        "ORT_INTER_OP_NUM_THREADS": ["inter-op-threads.raddle.dev/serve"],
-        "OMP_NUM_THREADS": ["omp-threads.raddle.dev/serve"],
-        "KMP_BLOCKTIME": "1",
         "RADDLE_LITERALS": "KMP_BLOCKTIME=1",
     }
+    completed = ("ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS", "OMP_NUM_THREADS", "KMP_BLOCKTIME")
+    assert decision.containers[0].variables == ("RADDLE_PLAN", *completed)
     annotations = patched["metadata"]["annotations"]
     plan = annotations.pop("plan.raddle.dev/serve")
     assert annotations.pop("raddle.dev/settings-hash")
     fields = env.decode(annotations.pop("shim.raddle.dev/serve"))
     assert (fields["intra_op"], fields["intra_op_without_shim"]) == (2, 1)
-    assert annotations == {
-        "raddle.dev/governed-by": "InferenceThreading/fast",
-        # Right in the processes that no shim reaches.
-        "threads.raddle.dev/serve": "1",
-        "inter-op-threads.raddle.dev/serve": "1",
-        "omp-threads.raddle.dev/serve": "1",
-    }
+    assert annotations == {"raddle.dev/governed-by": "InferenceThreading/fast"}
     assert read_plan_text(plan).node is None
     assert patched["metadata"]["labels"] == {"raddle.dev/injected": "true"}
     spec = patched["spec"]
@@ -92,13 +84,27 @@ def test_a_container_grows_by_little_whatever_it_gets(spec, most):
     assert grown(pod(container("a"), container("b"))) - grown(pod(container("a"))) <= most
 
 
+def test_without_a_shim_a_container_gets_its_counts_as_variables():
+    patched, _ = inject(pod(), {"shim": "None"})
+    assert environment(patched) == {
+        "ORT_INTRA_OP_NUM_THREADS": ["threads.raddle.dev/serve"],
+        "ORT_INTER_OP_NUM_THREADS": ["inter-op-threads.raddle.dev/serve"],
+        "OMP_NUM_THREADS": ["omp-threads.raddle.dev/serve"],
+        "KMP_BLOCKTIME": "1",
+        "RADDLE_LITERALS": "KMP_BLOCKTIME=1",
+    }
+    prefixes = ("threads", "inter-op-threads", "omp-threads")
+    annotations = patched["metadata"]["annotations"]
+    assert [annotations[f"{prefix}.raddle.dev/serve"] for prefix in prefixes] == ["1", "1", "1"]
+
+
 def test_openblas_gets_its_own_count_only_where_it_differs_and_nothing_of_openmp_is_set():
-    facts = Facts(smallest_cores=4)
-    assert "OPENBLAS_NUM_THREADS" in environment(inject(pod(container(resources={"limits": {"cpu": "4"}})))[0])
-    assert "OPENBLAS_NUM_THREADS" not in environment(inject(pod(container(resources={})), facts=facts)[0])
+    facts, spec = Facts(smallest_cores=4), {"shim": "None"}
+    assert "OPENBLAS_NUM_THREADS" in environment(inject(pod(container(resources={"limits": {"cpu": "4"}})), spec)[0])
+    assert "OPENBLAS_NUM_THREADS" not in environment(inject(pod(container(resources={})), spec, facts=facts)[0])
     for name in ("OMP_NUM_THREADS", "OMP_PROC_BIND"):
         obj = pod(container(env=[{"name": name, "value": "1"}]))
-        assert "OPENBLAS_NUM_THREADS" not in environment(inject(obj)[0])
+        assert "OPENBLAS_NUM_THREADS" not in environment(inject(obj, spec)[0])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +164,10 @@ def test_a_count_that_the_pod_spec_sets_stays_and_is_named_in_the_plan(own):
 @pytest.mark.parametrize("value", ["", "0"])
 def test_a_count_that_a_runtime_reads_as_unset_counts_as_unset(value):
     obj = pod(container(env=[{"name": "ORT_INTRA_OP_NUM_THREADS", "value": value}]))
-    assert environment(inject(obj)[0])["ORT_INTRA_OP_NUM_THREADS"] == ["threads.raddle.dev/serve"]
+    assert environment(inject(obj, {"shim": "None"})[0])["ORT_INTRA_OP_NUM_THREADS"] == ["threads.raddle.dev/serve"]
+    patched, _ = inject(obj)
+    assert environment(patched)["ORT_INTRA_OP_NUM_THREADS"] == value
+    assert env.decode(patched["metadata"]["annotations"]["shim.raddle.dev/serve"])["intra_op"] == 2
 
 
 def test_override_replaces_the_entry_where_it_stands():
@@ -176,9 +185,8 @@ def test_with_env_from_there_are_no_count_variables_unless_the_policy_overrides(
     patched, decision = inject(obj, {"existingValues": existing})
     assert ("OMP_NUM_THREADS" in environment(patched)) is counts
     assert "RADDLE_PLAN" in environment(patched)
-    # What a shim finds in the variable is Raddle's only where Raddle sets it.
     fields = env.decode(patched["metadata"]["annotations"]["shim.raddle.dev/serve"])
-    assert (fields["intra_op"], "intra_op_without_shim" in fields) == (2, counts)
+    assert (fields["intra_op"], fields["intra_op_without_shim"]) == (2, 1)
     assert [reason for reason, _ in withheld(decision)] == ([] if counts else [SkipReason.ENV_FROM_PRESENT])
 
 
@@ -220,7 +228,7 @@ def test_named_containers_may_be_sidecars_and_init_containers_and_must_be_there(
     patched, decision = inject(pod(container("istio-proxy"), container("a"), **SIDECARS), named)
     outcomes = {outcome.name: reason(outcome) for outcome in decision.containers}
     assert outcomes == {"istio-proxy": None, "native": None, "gone": SkipReason.CONTAINER_NOT_FOUND}
-    assert "OMP_NUM_THREADS" in environment(patched, "native")
+    assert "RADDLE_PLAN" in environment(patched, "native")
     assert not environment(patched, "a")
 
 
@@ -264,9 +272,8 @@ def test_a_policy_that_observes_still_says_what_it_would_do():
 
 
 def test_without_a_limit_the_smallest_known_node_is_safe():
-    patched, decision = inject(pod(container(resources={})), facts=replace(KNOWN, smallest_cores=6))
-    assert decision.containers[0].plan.intra_op == 6
-    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "4"
+    _, decision = inject(pod(container(resources={})), facts=replace(KNOWN, smallest_cores=6))
+    assert (decision.containers[0].plan.intra_op, decision.containers[0].plan.intra_op_without_shim) == (6, 4)
 
 
 def test_plans_of_a_pod_stay_within_32_kib():
@@ -290,14 +297,18 @@ def test_a_limit_that_changed_since_the_first_call_gets_its_own_values():
     patched, _ = inject(pod())
     patched["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "500m"}}
     again, _ = inject(patched)
-    assert again["metadata"]["annotations"]["threads.raddle.dev/serve"] == "1"
-    assert environment(again) == {k: v for k, v in environment(patched).items() if k != "OPENBLAS_NUM_THREADS"}
+    counts = [
+        env.decode(one["metadata"]["annotations"]["shim.raddle.dev/serve"])["intra_op"] for one in (patched, again)
+    ]
+    assert counts == [2, 1]
+    assert environment(again) == environment(patched)
 
 
 def test_forged_marks_are_overwritten_or_removed():
     forged = {"threads.raddle.dev/serve": "999", "plan.raddle.dev/other": "{}"}
     forged["raddle.dev/governed-by"] = "InferenceThreading/evil"
-    patched, _ = inject(pod(annotations=forged))
+    assert "threads.raddle.dev/serve" not in inject(pod(annotations=forged))[0]["metadata"]["annotations"]
+    patched, _ = inject(pod(annotations=forged), {"shim": "None"})
     annotations = patched["metadata"]["annotations"]
     assert annotations["threads.raddle.dev/serve"] == "1"
     assert annotations["raddle.dev/governed-by"] == "InferenceThreading/fast"
@@ -321,8 +332,8 @@ def test_a_container_added_to_a_copy_gets_values_of_its_own():
     patched, _ = inject(pod())
     patched["spec"]["containers"].append(container("debugger"))
     again, _ = inject(patched)
-    assert environment(again, "debugger")["OMP_NUM_THREADS"] == ["omp-threads.raddle.dev/debugger"]
-    assert again["metadata"]["annotations"]["omp-threads.raddle.dev/debugger"] == "1"
+    assert environment(again, "debugger")["RADDLE_PLAN"] == ["shim.raddle.dev/debugger"]
+    assert env.decode(again["metadata"]["annotations"]["shim.raddle.dev/debugger"])["omp"] == 2
 
 
 @pytest.mark.parametrize("entries", [None, [], [{"name": "SETTING", "value": "1"}], [{"name": "A"}, {"name": "A"}]])

@@ -136,7 +136,7 @@ def test_a_pod_whose_node_is_known_when_it_is_created_gets_the_winner_and_its_va
         plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
         assert (plan.node, plan.values["intraOp"], plan.tuning.by) == ("n1", intra, "ranker")
     variables = {one["name"]: one.get("value") for one in patched["spec"]["containers"][0]["env"]}
-    assert (variables["OMP_WAIT_POLICY"], variables["KMP_BLOCKTIME"]) == ("PASSIVE", "0")
+    assert variables["RADDLE_LITERALS"] == "OMP_WAIT_POLICY=PASSIVE;KMP_BLOCKTIME=0"
 
 
 def test_before_a_pod_is_bound_its_plan_is_the_one_without():
@@ -267,7 +267,7 @@ def test_counts_that_annotations_say_still_change_whatever_the_runtime():
 
 def test_a_reference_that_the_pod_was_created_without_can_not_be_added():
     # With one thread OpenBLAS follows OMP_NUM_THREADS.
-    spec = {"tuning": "ranker", "threads": {"intraOp": 1}}
+    spec = {"tuning": "ranker", "threads": {"intraOp": 1}, "shim": "None"}
     plan, _ = bound(of(key=OTHER_RUNTIME), spec=spec)
     assert "intraOp 3 requires OPENBLAS_NUM_THREADS, " in plan.because["tuned"]
 

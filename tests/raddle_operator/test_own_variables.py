@@ -26,7 +26,7 @@ def given(spec, *, door=True, **parts):
         ("{cpus}", {"budget": {"workersPerContainer": 2}}, "2"),
         ("{workers}", {"budget": {"workersPerContainer": 2}}, "2"),
         ("{interOp}", {"threads": {"executionMode": "Parallel", "interOp": 2}}, "2"),
-        ("{openmp}", {}, "3"),
+        ("{openmp}", {}, "4"),
         ("{spinning}", {}, "1"),
         ("{spinning}", {"threads": {"spinning": "Never"}}, "0"),
         ("12", {}, "12"),

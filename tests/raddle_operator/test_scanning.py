@@ -63,11 +63,11 @@ def seen(obj, where=None):
             *("llama.cpp", 8, 2, Cause.SET, "LLAMA_ARG_THREADS=2"),
         ),
         (container("localai/localai", env=[variable("THREADS", "9")]), *("localai", 9, 2, Cause.SET, "THREADS=2")),
-        (container(env=[variable("HF_HOME", "/models")]), "PyTorch", 64, 2, Cause.NODE_CPUS, "OMP_NUM_THREADS=1"),
-        (container(env=[variable("OMP_NUM_THREADS", "16,2")]), "OpenMP", 16, 2, Cause.SET, "OMP_NUM_THREADS=1"),
+        (container(env=[variable("HF_HOME", "/models")]), "PyTorch", 64, 2, Cause.NODE_CPUS, "OMP_NUM_THREADS=2"),
+        (container(env=[variable("OMP_NUM_THREADS", "16,2")]), "OpenMP", 16, 2, Cause.SET, "OMP_NUM_THREADS=2"),
         (container(env=[variable("OMP_NUM_THREADS", "2")]), "OpenMP", 2, 2, Cause.FITS, ""),
         (container(env=[variable(env.ORT_INTRA, "0")]), *("ONNX Runtime", 64, 2, Cause.NODE_CPUS), "ORT_INTRA_OP_NUM_THREADS=1"),
-        (container("vllm/vllm-openai-cpu", cpu="8"), "vllm-cpu", 64, 8, Cause.NODE_CPUS, "OMP_NUM_THREADS=7 (+1)"),
+        (container("vllm/vllm-openai-cpu", cpu="8"), "vllm-cpu", 64, 8, Cause.NODE_CPUS, "OMP_NUM_THREADS=8 (+1)"),
         (container("huggingface/text-embeddings-inference:c"), *("text-embeddings-inference", 2, 2, Cause.FITS, "")),
         (container("ggml-org/llama.cpp:s", args=["-t", "$(N)"]), *("llama.cpp", None, 2, Cause.UNKNOWN, "")),
         (container("ggml-org/llama.cpp:s", args=["-t=16"]), *("llama.cpp", 16, 2, Cause.SET, "-t=2")),
@@ -169,7 +169,7 @@ def test_what_a_policy_leaves_alone_is_a_finding_also_in_a_manifest():
 def test_a_count_that_the_pod_spec_keeps_is_the_users():
     injected, _ = inject(pod(container(env=[variable("OMP_NUM_THREADS", "16")])))
     (found,) = assess(injected, cluster(Policies([POLICY])))
-    assert (found.cause, found.threads, found.fix.short) == (Cause.SET, 16, "OMP_NUM_THREADS=1")
+    assert (found.cause, found.threads, found.fix.short) == (Cause.SET, 16, "OMP_NUM_THREADS=2")
 
 
 def test_where_a_policy_states_a_load_and_nothing_is_measured_its_model_says_the_cost():

@@ -140,7 +140,6 @@ def _values(
         budget,
         recorded.policy,
         kept=kept,
-        hidden=env.THREADS_PREFIX + container not in annotations,
         governed_by=recorded.governed_by,
         node=node,
         tuning_overlay=tuning_overlay,

@@ -292,7 +292,7 @@ def _values(
     `shim`: its processes load it; `agent`: where the shim sends datagrams. Without `common` the node is not known.
     """
     policy, tuning_overlay = governing.policy, None
-    kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
+    kept = variables.kept_counts(container, policy)
     own = kept
     if common is not None and policy.tuning is not None:
         others = (one.name for one in common.pod.containers if one.name not in SIDECARS)
@@ -306,10 +306,10 @@ def _values(
         context = TuningContext(common.namespace, container.name, program, common.machine, own=own, created=False)
         tuning_overlay = overlay(policy, budget, context, common.tunings)
     if common is None or common.machine is None:
-        plan, values = safe_values(budget, policy, own, hidden, governing.reference, None, tuning_overlay)
+        plan, values = safe_values(budget, policy, own, governing.reference, None, tuning_overlay)
     else:
         node = common.pod.node_name
-        plan, values = compose(common.machine, budget, policy, own, hidden, governing.reference, node, tuning_overlay)
+        plan, values = compose(common.machine, budget, policy, own, governing.reference, node, tuning_overlay)
     if tuning_overlay is not None:
         policy = tuning_overlay.policy
     if plan.cap is None and policy.intra_op is None:

@@ -70,6 +70,7 @@ def _explain(
     variables = {
         name: annotations[prefix + container] for name, prefix in prefixes.items() if prefix + container in annotations
     }
+    variables.update(completed(variables.get(env.PLAN, "")))
     variables.update(literals)
     try:
         recorded = wire.read_plan_text(text)
@@ -88,6 +89,21 @@ def _explain(
         kept=kept,
         tuned=recorded.tuning.by if recorded.tuning is not None else "",
     )
+
+
+def completed(shim_text: str) -> Mapping[str, str]:
+    """The counts that the shim completes in a process which lacks them (runtime/native/door.c); {} without a plan."""
+    try:
+        fields = env.decode(shim_text)
+    except env.PlanError:
+        return {}
+    counts = {
+        env.ORT_INTRA: fields.get("intra_op_without_shim", fields.get("intra_op")),
+        env.ORT_INTER: fields.get("inter_op"),
+        env.OMP: fields.get("omp"),
+        env.OPENBLAS: None if "omp" in fields else fields.get("blas"),
+    }
+    return {name: str(count) for name, count in counts.items() if count is not None}
 
 
 def preset(row: Preset | None, advice: str) -> str:

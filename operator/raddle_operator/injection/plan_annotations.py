@@ -56,7 +56,6 @@ def compose(
     budget: Budget,
     policy: Policy,
     kept: tuple[str, ...] = (),
-    hidden: bool = False,
     governed_by: str = "",
     node: str | None = None,
     tuning_overlay: TuningOverlay | None = None,
@@ -64,9 +63,8 @@ def compose(
 ) -> tuple[Plan, Mapping[str, str]]:
     """The plan of one container, without what the pod spec keeps, and its annotations' values by prefix.
 
-    `kept` names variables that the pod spec sets and that stay; `hidden`: others may be set out of sight, and Raddle
-    sets no counts there. `tuning_overlay` is what the policy's tuning comes to, None where it names none. `cpus_source`
-    says who has chosen the budget's CPUs, "" where nobody has.
+    `kept` names variables that the pod spec sets and that stay. `tuning_overlay` is what the policy's tuning comes to,
+    None where it names none. `cpus_source` says who has chosen the budget's CPUs, "" where nobody has.
     """
     used = policy if tuning_overlay is None else tuning_overlay.policy
     made = plan(machine, budget, used)
@@ -80,8 +78,8 @@ def compose(
             dropped["intra_op"] = None
         because = {**made.because, **dict.fromkeys(kept, KEPT_REASON)}
         made = made._replace(**dropped, because=because)
-    if hidden or "onnxruntime" not in used.runtimes:
-        # The variable is not Raddle's: what a shim finds there is the user's, whatever the count.
+    if "onnxruntime" not in used.runtimes:
+        # The variable is not Raddle's.
         made = made._replace(intra_op_without_shim=made.intra_op)
     values = {
         env.SHIM_PREFIX: wire.shim_text(made, used, machine),

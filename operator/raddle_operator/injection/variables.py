@@ -38,6 +38,8 @@ _ADDED: Final = Skip(
     detail=f"only the shim can append an option to {JAVA_OPTIONS}, which the image may set",
 )
 
+# Go reads what the kernel has given the process, which a shim can't complete.
+_READ_AT_START: Final = frozenset(("GOMAXPROCS",))
 # Beside those of OpenMP, whose names begin with OMP_.
 _LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.AGENT, *COUNTS, *VARIABLES))
 
@@ -45,20 +47,22 @@ _LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.AGENT, *COUNTS, *VARI
 class Variables(NamedTuple):
     """What a container gets: `references` are variables and the prefixes of the annotations that they read.
 
-    `completed` are not set here: the shim sets those that a process lacks, and adds to Java's options.
+    `completed` are not set here: the shim sets those that a process lacks, and adds to Java's options; `counts` are
+    those that it takes from the plan.
     `kept` names families' variables that stay as the pod spec sets them; `withheld` says what can't be given.
     """
 
     references: Mapping[str, str]
     literals: Mapping[str, str]
     completed: Mapping[str, str] = EMPTY
+    counts: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     withheld: tuple[Skip, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.references, *self.literals, *self.completed)
+        return (*self.references, *self.counts, *self.literals, *self.completed)
 
 
 class Edits(NamedTuple):
@@ -108,23 +112,39 @@ def chosen(clean: Container, plan: Plan, policy: Policy, *, kept: tuple[str, ...
 
     `kept` are `kept_counts`; `shim`: one reads the plan, and sees what the image and envFrom set.
     """
-    told: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
     if hidden(clean, policy) and not shim:
-        return Variables(references=told, literals={}, withheld=(_HIDDEN,))
-    result = _literals(clean, plan, policy)
-    if hidden(clean, policy):
-        completed = {**result.values, **result.added}
-        return Variables(references=told, literals={}, completed=completed, kept=result.kept, withheld=(_COMPLETED,))
+        return Variables(references={}, literals={}, withheld=(_HIDDEN,))
+    result, references = _literals(clean, plan, policy), _references(clean, plan, kept, policy)
+    if shim and policy.existing_values != "Override":
+        return _completed(clean, result, references, policy)
     # A name that no family has may be a secret's in what envFrom brings: it is set only where a process lacks it.
     behind = _own(policy) & result.values.keys() if clean.env_from else frozenset()
     absent = {name: result.values[name] for name in result.values if name in behind and name not in clean.env}
     withheld = (*((_ADDED,) if result.added else ()), *((_HIDDEN_OWN,) if absent else ()))
     return Variables(
-        references={**told, **_references(clean, plan, kept, policy)},
+        references={**({env.PLAN: env.SHIM_PREFIX} if shim else {}), **references},
         literals={name: value for name, value in result.values.items() if name not in behind},
         completed={**absent, **result.added} if shim else {},
         kept=result.kept + tuple(sorted(behind & clean.env.keys())),
         withheld=() if shim else withheld,
+    )
+
+
+def _completed(clean: Container, result: Literals, references: Mapping[str, str], policy: Policy) -> Variables:
+    """As `chosen`, with a shim, which sets in each process what that lacks. The pod spec has the plan.
+
+    There a count would replace the image's, and every framework would take it for the user's wish: it would give each
+    of its processes as many threads, and not the one that it gives where nobody has said anything.
+    """
+    stays = _READ_AT_START if clean.env_from else _READ_AT_START | _own(policy)
+    literals = {name: result.values[name] for name in result.values if name in stays and not hidden(clean, policy)}
+    return Variables(
+        references={env.PLAN: env.SHIM_PREFIX},
+        literals=literals,
+        completed={**{name: result.values[name] for name in result.values if name not in literals}, **result.added},
+        counts=tuple(references),
+        kept=result.kept,
+        withheld=(_COMPLETED,) if hidden(clean, policy) else (),
     )
 
 

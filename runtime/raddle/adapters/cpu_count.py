@@ -1,7 +1,7 @@
-"""os.cpu_count() before Python 3.13, which has PYTHON_CPU_COUNT by itself: where a policy names the family `python`.
+"""os.cpu_count(): where a policy names the family `python`, so that the door completes PYTHON_CPU_COUNT.
 
-Then the webhook has written the variable, and lists it in RADDLE_LITERALS. One that the pod or the image sets means to
-be read by 3.13, and does nothing here, as ever.
+Python has it by itself from 3.13 on, but reads it earlier than the shim can set it. One that the pod or the image sets
+means to be read by 3.13, and does nothing here, as ever.
 """
 
 from __future__ import annotations
@@ -28,9 +28,16 @@ def planned(environ: Mapping[str, str]) -> Optional[int]:
 def install() -> None:
     """Puts a function that returns the count in the place of os.cpu_count, which multiprocessing asks too."""
     count = planned(os.environ)
-    if count is None:
+    if count is None or "cpu_count" in sys._xoptions:  # noqa: SLF001  # Python's own option
         return
-    original = os.cpu_count
+    # What pools ask from 3.13 on is there from then.
+    for name in ("cpu_count", "process_cpu_count"):
+        if hasattr(os, name):
+            _replace(name, count)
+
+
+def _replace(name: str, count: int) -> None:
+    original = getattr(os, name)
 
     def cpu_count() -> Optional[int]:
         return count
@@ -40,5 +47,5 @@ def install() -> None:
     cpu_count.__wrapped__ = original  # type: ignore[attr-defined]
     # Where the function is from, and what it is pickled by.
     for module in (os, sys.modules.get(original.__module__)):
-        if getattr(module, "cpu_count", None) is original:
-            module.cpu_count = cpu_count  # type: ignore[union-attr]
+        if getattr(module, name, None) is original:
+            setattr(module, name, cpu_count)

@@ -24,11 +24,9 @@ def install(module: Any, plan_text: str) -> None:
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], count: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    own = os.environ.get(env.OMP, "")
     threads, wanted = kwargs.get("intra_threads"), _library.wanted()
     is_copied = wanted is not None and machine_counts.is_copied(threads, wanted)
-    is_own = (threads not in UNSET and not is_copied) or own not in ("", str(_library.fields["intra_op"]))
-    is_own = is_own or (own != "" and env.OMP in env.set_by_code(os.environ))
+    is_own = (threads not in UNSET and not is_copied) or bool(os.environ.get(env.OMP))
     if is_own and not _library.override:
         return args, kwargs
     return args, {**kwargs, "intra_threads": max(1, count // (kwargs.get("inter_threads") or 1))}

@@ -1,8 +1,8 @@
-"""PaddlePaddle: its OpenMP team gets the plan's count, without the warning that an import with more than one prints.
+"""PaddlePaddle: a build with MKL gets the plan's count, which one without has no use for.
 
-paddle reads OMP_NUM_THREADS while it is imported, takes one thread where there is none, and warns of more: it has not
-been built for them where its BLAS is OpenBLAS. Intel's OpenMP, which a build with MKL has, reads the variable again at
-its first parallel loop. So during the import the variable says one, and afterwards it is back for a build with MKL.
+paddle looks for OMP_NUM_THREADS while it is imported, takes one thread where there is none, and says so in the
+environment; it warns of more where somebody has set them. Intel's OpenMP, which a build with MKL has, reads C's
+environment again at its first parallel loop: by then the count is back there.
 
 A predictor has a count of its own, one thread where the code says nothing: with MKL the plan's count.
 """
@@ -12,20 +12,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from raddle import env, libraries, log
+from raddle import COMPLETED, env, libraries, log
 from raddle.adapters.library import Library
 
 _state: dict[str, Any] = {}
 _predictors = Library("paddle.inference", libraries.name_starts("paddle"), key="omp")
 
 
-def prepare(plan_text: str) -> None:
+def prepare(plan_text: str) -> None:  # noqa: ARG001  # as all adapters'
     """Just before the import. A count of somebody else's stays, with paddle's own warning."""
-    planned = str(env.decode(plan_text).get("omp", ""))
-    is_planned = os.environ.get(env.OMP) == planned and env.OMP not in env.set_by_code(os.environ)
-    if planned not in ("", "1") and is_planned:
-        _state["planned"] = planned
-        os.environ[env.OMP] = "1"
+    if env.OMP not in os.environ and env.OMP in COMPLETED:
+        _state["planned"] = COMPLETED[env.OMP]
 
 
 def install(module: Any, plan_text: str) -> None:
@@ -36,13 +33,11 @@ def install(module: Any, plan_text: str) -> None:
         _predictors.read(module, plan_text)
         _predictors.wrap(config, "__init__", after=_configured)
         _predictors.setter(config, "set_cpu_math_library_num_threads")
-    planned = _state.get("planned")
-    if planned is None or os.environ.get(env.OMP) != "1":
-        _state.pop("planned", None)
+    planned = _state.pop("planned", "")
+    if not planned:
         return
     if has_mkl:
-        os.environ[env.OMP] = planned
-    del _state["planned"]
+        env.complete(env.OMP, planned)
     _state.update(version=str(module.__version__), ompThreads=int(planned) if has_mkl else 1)
     why = "" if has_mkl else " (it is built without MKL)"
     log.announce("paddle", "paddle {version}: threads={ompThreads}".format(**_state) + why)
@@ -56,6 +51,4 @@ def _configured(_: None, args: tuple[Any, ...], kwargs: dict[str, Any], count: i
 
 def abandon() -> None:
     """The import has failed."""
-    planned = _state.pop("planned", None)
-    if planned is not None and os.environ.get(env.OMP) == "1":
-        os.environ[env.OMP] = planned
+    _state.pop("planned", None)

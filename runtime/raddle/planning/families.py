@@ -64,9 +64,9 @@ _OMP = (
     Variable(
         name=env.OMP,
         source=ValueSource.REFERENCE,
-        rule="for Latency on shared CPUs one less than the limit's whole CPUs, without a limit 4 or the request, never"
-        " more than `intraOp` without a `load`; else, and with `spinning: Never` or `Always`, as `intraOp`; 1 with"
-        " `joblib`",
+        rule="as `intraOp`, without a `load`'s threads above the limit. Without a shim for Latency on shared CPUs one"
+        " less than the limit's whole CPUs, without a limit 4 or the request, but not with `spinning: Never` or"
+        " `Always`; 1 with `joblib`",
     ),
     Variable(
         name="OMP_WAIT_POLICY",
@@ -115,7 +115,7 @@ FAMILIES: Tuple[Family, ...] = (
                 name=env.OPENBLAS,
                 source=ValueSource.REFERENCE,
                 over_omp=True,
-                rule="1 beside ONNX Runtime or torch under a limit, else as `OMP_NUM_THREADS`",
+                rule="as `OMP_NUM_THREADS`; without a shim 1 beside ONNX Runtime or torch under a limit",
             ),
         ),
     ),
@@ -199,13 +199,12 @@ FAMILIES: Tuple[Family, ...] = (
     Family(
         name="joblib",
         readers="joblib and loky, so scikit-learn's `n_jobs=-1`",
-        worth="the application runs `Parallel(n_jobs=-1)`: each of joblib's processes uses `OMP_NUM_THREADS` "
-        "threads, so this family sets it to 1 unless the policy names `threads.intraOp`",
+        worth="there is no CPU limit, or several workers share one; else joblib reads the limit itself",
         variables=(
             Variable(
                 name="LOKY_MAX_CPU_COUNT",
-                value="joblib",
-                rule=f"{_CPUS}, and by the threads of each of its processes",
+                value="processors",
+                rule=_CPUS,
             ),
         ),
     ),

@@ -116,7 +116,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     intra_op, without_shim = _intra_op(capacity, streams, harmless, chosen, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
     inter_op = _inter_op(parallel, policy, because)
-    omp, blas, other_blas = _openmp_and_blas(capacity, harmless, intra_op, policy, because)
+    omp, blas, other_blas = _openmp_and_blas(capacity, intra_op, budget, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
     spinning = _spinning(capacity, streams, peak, chosen, budget, policy, because)
     spin_duration_us = BOUNDED_SPIN_US if spinning == "bounded" else 0
@@ -422,17 +422,16 @@ def _exclusive_spinning(capacity: CPUCapacity, spinning: str, policy: Policy, be
 
 
 def _openmp_and_blas(
-    capacity: CPUCapacity,
-    harmless: Optional[int],
-    intra_op: Optional[int],
-    policy: Policy,
-    because: Dict[str, str],
+    capacity: CPUCapacity, intra_op: Optional[int], budget: Budget, policy: Policy, because: Dict[str, str]
 ) -> Tuple[Optional[int], Optional[int], Optional[int]]:
-    """OpenMP's, OpenBLAS's and other BLAS's count: their threads spin at each barrier, which nothing bounds.
+    """OpenMP's, OpenBLAS's and other BLAS's count.
 
-    A team that spins on CPUs which others use too waits for the member that lost its CPU, and burns the time that this
-    one needs; one that sleeps (PASSIVE) was never faster than one thread. So on shared CPUs there are as many as can't
-    use the limit up.
+    With a shim each process has a count of its own, which no framework copies: as many as the CPUs, like libraries that
+    read the limit themselves. Fewer would be slower than without Raddle wherever those CPUs are free.
+
+    Without one a variable reaches all, and their threads spin at each barrier, which nothing bounds: a team on CPUs
+    which others use too waits for the member that lost its CPU, and burns the time that this one needs. So there are no
+    more than can't use the limit up (`intra_op` is that, where no shim is).
     """
     if intra_op is None:
         return None, None, None
@@ -441,17 +440,13 @@ def _openmp_and_blas(
         if capacity.threads is not None and (fits := _clamped(capacity.threads, capacity.because, policy))[0] < threads:
             # What the load asks for above the limit is for pools whose spinning a shim bounds.
             threads, why = fits
-        if "joblib" in policy.runtimes:
+        if not budget.shim and "joblib" in policy.runtimes:
             # Each of its processes takes the count that it finds in the environment.
             threads, why = 1, "joblib's processes share the CPUs"
-        elif harmless is not None and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
-            bounded_by = _clamped(harmless, "its threads spin at each barrier, and the CPUs are shared", policy)
-            if bounded_by[0] < threads:
-                threads, why = bounded_by
     omp = None
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
         omp, because["omp"] = threads, why
-    if capacity.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes):
+    if not budget.shim and capacity.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes):
         threads, why = 1, "another pool shares the limit, and its idle threads spin"
     blas = None
     if "blas" in policy.runtimes:

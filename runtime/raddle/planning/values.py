@@ -75,12 +75,6 @@ def numexpr(plan: Plan, policy: Policy) -> int | None:
     return None if threads is None else min(threads, NUMEXPR_MOST)
 
 
-def joblib(plan: Plan, policy: Policy) -> int | None:
-    """Processes: joblib gives each of them the OMP_NUM_THREADS that it finds, so that many share the CPUs."""
-    count = processors(plan, policy)
-    return None if count is None else _within(count // (plan.omp or 1))
-
-
 def wait_policy(_plan: Plan, policy: Policy) -> str | None:
     """The word of OMP_WAIT_POLICY."""
     return {"Never": "PASSIVE", "Always": "ACTIVE"}.get(policy.spinning)
@@ -109,7 +103,6 @@ _FUNCTIONS: Dict[str, _Function] = {
     "compute": compute,
     "inter_op": inter_op,
     "java_processors": java_processors,
-    "joblib": joblib,
     "libuv": libuv,
     "mkl": mkl,
     "numexpr": numexpr,

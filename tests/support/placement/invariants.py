@@ -107,7 +107,7 @@ def _load(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
         yield f"OpenMP or BLAS with {most} threads above a cap of {made.cap}"
     if shared and budget.quota_cpus and policy.budget_source == "Auto" and policy.objective == "Latency":
         unbounded = max(1, (int(made.budget_cpus or 0) - 1) // made.streams)
-        if policy.spinning in {"Auto", "Bounded"} and most > unbounded:
+        if policy.spinning in {"Auto", "Bounded"} and most > unbounded and not budget.shim:
             yield f"OpenMP or BLAS with {most} threads may spin on {made.budget_cpus} shared CPUs"
 
 

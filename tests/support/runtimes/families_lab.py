@@ -19,6 +19,8 @@ from typing import Any
 
 from cluster import decided, kubelet_env, objects
 from raddle import env
+from raddle.planning.families import JAVA_OPTIONS
+from raddle_operator.injection import explain
 from raddle_operator.injection.decide import Facts, Settings
 from raddle_operator.injection.volumes import ShimDelivery
 from runtimes import fetching, pythons
@@ -54,10 +56,18 @@ def environment(
 
 
 def injected(pod: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, str]:
-    """What the first container of a pod starts with after the webhook has seen it; the shim's files are not there."""
+    """What the libraries of a pod's first container see after the webhook has seen it; the shim's files are not there.
+
+    The door's part is here as rows, since a program may be one that no door reaches; test_door has the real one.
+    """
     settings = Settings(shim=ShimDelivery(config_map="raddle-shim-0", items={"x86_64": ()}))
     changed = decided.injected(pod, policy, Facts(architectures=frozenset({"x86_64"})), settings)
-    return kubelet_env.variables(changed, changed["spec"]["containers"][0]["name"])
+    variables = kubelet_env.variables(changed, changed["spec"]["containers"][0]["name"])
+    if env.PLAN not in variables:
+        return variables
+    listed = dict(part.partition("=")[::2] for part in variables.get(env.LITERALS, "").split(";"))
+    completed = {**explain.completed(variables[env.PLAN]), **listed, **variables}
+    return {name: value for name, value in completed.items() if name in variables or name not in ("", JAVA_OPTIONS)}
 
 
 # --- programs -------------------------------------------------------------------------------------------------------

@@ -24,18 +24,22 @@ VARIABLES = """
 |---|---|---|---|
 """
 _COMES_FROM = {
-    ValueSource.REFERENCE: "an annotation: the value for the node, from the binding",
-    ValueSource.LITERAL: "the pod spec: the safe value, valid on any node",
-    ValueSource.EXTENDS: "the shim, in the process: an additional option",
+    ValueSource.REFERENCE: "the value for the node, from the binding",
+    ValueSource.LITERAL: "the safe value, valid on any node",
+    ValueSource.EXTENDS: "the safe value, as an additional option",
 }
 _OVER_OMP = "; only if it differs from `OMP_NUM_THREADS`, and the pod spec sets no `OMP_*`"
 FOOTER = """
 ## Rules
 
-- Values that the pod spec sets are kept, unless the policy has `existingValues: Override`. The webhook can't see values
-  of the image, and replaces them. Only `JAVA_TOOL_OPTIONS` is never replaced: when a Java process starts, the shim
-  appends an option; without the shim it is not changed. Java prints a line `Picked up JAVA_TOOL_OPTIONS: …` on standard
-  error.
+- With the shim, [each process gets the variables that it
+  lacks](../explanation/preload-injection.md#which-variables-a-process-gets-and-who-sees-them): values of the image, the
+  pod spec and a framework are kept. Only `GOMAXPROCS` and a policy's own `variables` are in the pod spec, and replace
+  the image's. What each framework does with a variable is in [frameworks and variables](frameworks.md).
+- Without the shim, or with `existingValues: Override`, all are in the pod spec. Without `Override`, values that the pod
+  spec sets are kept. The webhook can't see values of the image, and replaces them.
+- `JAVA_TOOL_OPTIONS` is never replaced: when a Java process starts, the shim appends an option; without the shim it is
+  not changed. Java prints a line `Picked up JAVA_TOOL_OPTIONS: …` on standard error.
 - A variable that takes precedence over `OMP_NUM_THREADS` would also override `export OMP_NUM_THREADS=1` in an
   entrypoint, and the values of torchrun and joblib for their processes. So it is set only for a family that the policy
   names, and only if its value differs. torch reads `MKL_NUM_THREADS` before `OMP_NUM_THREADS`, so if a policy has
@@ -43,13 +47,13 @@ FOOTER = """
 - Never set: `NUMEXPR_MAX_THREADS` (a hard cap), `MKL_DYNAMIC`, and `OMP_PROC_BIND` and `OMP_PLACES`. The last two bind
   the program's first thread to one place, which every later thread and process inherits: ONNX Runtime's pool and a data
   loader's workers would share one CPU. Exclusive CPUs need no binding, because the cpuset limits the threads.
-- joblib passes its `OMP_NUM_THREADS` to each of its processes. With `joblib` among the runtimes it is 1, and
-  `n_jobs=-1` means the container's CPUs; with `threads.intraOp: 2` it is 2, and `n_jobs=-1` half of them.
+- Without the shim, joblib passes the pod's `OMP_NUM_THREADS` to each of its processes. So it is 1 with `joblib` among
+  the runtimes, unless the policy states `threads.intraOp`.
 - A pod can be copied without its annotations, and its variables from annotations are then empty. So a variable comes
   from an annotation only if its readers ignore an empty value; tokio and joblib, for example, exit. One reader of
   `OMP_NUM_THREADS` also exits: Debian's build of LLVM's OpenMP, if the pod was created while Raddle's webhook did not
   run. GCC's OpenMP (in PyTorch and scikit-learn) and Intel's ignore it, and Python's shim removes the variable first.
-- `nproc` uses `OMP_NUM_THREADS`.
+- `nproc` uses `OMP_NUM_THREADS`, also the one that the shim completes for it.
 """
 
 

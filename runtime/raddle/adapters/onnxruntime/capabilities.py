@@ -49,30 +49,15 @@ class RuntimeCapabilities:
         self.unknown = "; ".join(unknown)
 
     def own_counts(self, environ: Mapping[str, str]) -> dict[str, int]:
-        """The counts that the environment sets otherwise than Raddle: intra, inter; {} where the policy overrides.
+        """The counts that the environment has: intra, inter; {} where the policy overrides. None of them is Raddle's.
 
-        Anything else came by a way that the webhook can't see (envFrom, an entrypoint's export, the application's own
-        code). ONNX Runtime from 1.29 on reads it by itself at each session, and older ones are given it.
+        They came with the image, envFrom, an entrypoint's export or the application's own code. ONNX Runtime from 1.29
+        on reads them by itself at each session, and older ones are given them.
         """
-        result = {}
-        for key, name, planned in self._variables():
-            count = _count(environ.get(name, ""))
-            if self.respect and count and (count != planned or name in env.set_by_code(environ)):
-                result[key] = count
-        return result
-
-    def copied_counts(self, environ: Mapping[str, str]) -> set[int]:
-        """The counts that Raddle has put into the environment: some libraries copy them into SessionOptions."""
-        variables, own = (*self._variables(), ("", env.OMP, self.fields.get("omp"))), env.set_by_code(environ)
-        counts = [(planned, _count(environ.get(name, ""))) for _, name, planned in variables if name not in own]
-        return {count for planned, count in counts if count and count == planned}
-
-    def _variables(self) -> tuple[tuple[str, str, int | None], ...]:
-        fields = self.fields
-        return (
-            ("intraOp", env.ORT_INTRA, fields.get("intra_op_without_shim", fields.get("intra_op"))),
-            ("interOp", env.ORT_INTER, fields.get("inter_op")),
-        )
+        if not self.respect:
+            return {}
+        counts = {"intraOp": _count(environ.get(env.ORT_INTRA, "")), "interOp": _count(environ.get(env.ORT_INTER, ""))}
+        return {key: count for key, count in counts.items() if count}
 
     def knows(self, key: str) -> bool:
         """Whether this version reads the config entry."""

@@ -151,9 +151,6 @@ class Choice:
         count: int = getattr(self.edit.options, pool + "_num_threads")
         if count in UNSET_COUNTS:
             return None
-        if wanted is not None and wanted <= count and count in self.capabilities.copied_counts(os.environ):
-            # A copy of what Raddle has put into the environment. Where it is the code's own after all, it gets no more.
-            return None
         if self.respect and wanted is not None and wanted < count and not self.code_affinity:
             from raddle.process import machine_counts  # noqa: PLC0415
 

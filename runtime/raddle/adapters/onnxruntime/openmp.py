@@ -22,27 +22,25 @@ class OpenMP:
     """The environment of the OpenMP library while it is loaded, and what it came to."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
-        self.changed: dict[str, str | None] = {}
+        self.changed: list[str] = []
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = {}
         override = fields.get("existing_values") == "override"
         wanted = resolution.resolve(fields, current.read_facts(fields))
-        self._count(fields, wanted, override=override)
+        self._count(wanted, override=override)
         self._spinning(wanted, override=override)
 
-    def _count(self, fields: Mapping[str, Any], wanted: resolution.Effective, *, override: bool) -> None:
+    def _count(self, wanted: resolution.Effective, *, override: bool) -> None:
         present = os.environ.get(env.OMP, "")
-        # What the webhook has written equals the plan; the container may have room for fewer.
-        is_planned = present == "" or (
-            present == str(fields.get("omp", "")) and env.OMP not in env.set_by_code(os.environ)
-        )
-        if wanted.intra_op is not None and (is_planned or override):
+        if wanted.intra_op is not None and (not present or override):
             self._set(env.OMP, str(wanted.intra_op))
+            self.values["intraOp"] = wanted.intra_op
             if "intraOp" in wanted.because:
                 self.because["intraOp"] = wanted.because["intraOp"]
-        elif present:
+            return
+        if present:
             self.because["intraOp"] = env.OMP + " has another value"
-        first = os.environ.get(env.OMP, "").partition(",")[0].strip()
+        first = present.partition(",")[0].strip()
         if first.isascii() and first.isdigit() and int(first[:9]) > 0:
             self.values["intraOp"] = int(first[:9])
 
@@ -59,15 +57,16 @@ class OpenMP:
             self.values["spinning"], self.because["spinning"] = "always", "as long as libgomp does by itself"
 
     def _set(self, name: str, value: str) -> None:
-        if os.environ.get(name) != value:
-            self.changed[name] = os.environ.get(name)
-            os.environ[name] = value
+        if env.effective(os.environ).get(name) != value:
+            self.changed.append(name)
+            os.putenv(name, value)
 
     def restore(self) -> None:
-        """Puts the environment back: the library has read it."""
-        for name, value in self.changed.items():
-            if value is None:
-                os.environ.pop(name, None)
+        """Puts C's environment back: the library has read it."""
+        for name in self.changed:
+            before = env.effective(os.environ).get(name)
+            if before is None:
+                os.unsetenv(name)
             else:
-                os.environ[name] = value
+                os.putenv(name, before)
         self.changed.clear()

@@ -1,6 +1,6 @@
 """PyTorch: its two pools get the plan's counts, and what the code sets wins unless the policy overrides.
 
-Intra-op is a team of OpenMP threads for each calling thread. The webhook has set OMP_NUM_THREADS, so mostly there is
+Intra-op is a team of OpenMP threads for each calling thread. The door has completed OMP_NUM_THREADS, so mostly there is
 nothing to do. torch.set_num_threads is called only where the environment doesn't lead to the planned count: it
 starts a pool of sleeping threads that torch would go without, and it is a value of this process alone, so that a
 launcher such as torchrun still sees OMP_NUM_THREADS unset and gives its workers a count of its own.
@@ -51,7 +51,7 @@ _prepared: list[str] = []
 def prepare(plan_text: str) -> None:
     """Notes that torch is about to be imported.
 
-    No variable is set: torch reads what the webhook has set, and more would reach child processes too.
+    No variable is set: torch reads what the door has completed.
     """
     _prepared[:] = [plan_text]
 
@@ -70,7 +70,7 @@ def install(module: Any, plan_text: str) -> None:
         return
     try:
         facts = current.read_facts(fields, libraries.name_starts("torch"))
-        choice = choose(fields, os.environ, facts, env.set_by_code(os.environ))
+        choice = choose(fields, os.environ, facts)
         result = _Torch(module, choice, fresh=bool(_prepared))
         result.apply()
         _loaded[:] = [result]
@@ -121,12 +121,11 @@ class _Torch:
     def await_forks(self, fields: Mapping[str, Any]) -> None:
         """Registers what is done at each fork from now on. torch keeps the environment that it was imported in."""
         environ = {name: os.environ[name] for name in (MKL, env.OMP) if name in os.environ}
-        own = env.set_by_code(os.environ)
 
         def again() -> None:
             try:
                 facts = current.read_facts(fields, libraries.name_starts("torch"))
-                self.rechoose(choose(fields, environ, facts, own), facts)
+                self.rechoose(choose(fields, environ, facts), facts)
             except Exception as error:
                 log.failed("torch keeps its parent's count of threads", error)
             # Not before: what a signal handler raises leaves it to the next call.

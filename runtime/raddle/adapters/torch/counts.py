@@ -56,13 +56,8 @@ class Choice:
         return {names[key]: why for key, why in self.because.items()}
 
 
-def choose(
-    fields: Mapping[str, Any],
-    environ: Mapping[str, str],
-    facts: current.Facts,
-    own_variables: frozenset[str] = frozenset(),
-) -> Choice:
-    """The counts for the plan's fields, these variables, of which some are the application's own, and facts. Pure."""
+def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current.Facts) -> Choice:
+    """The counts for the plan's fields, these variables, which are not Raddle's, and facts."""
     result = Choice()
     result.override = fields.get("existing_values") == "override"
     planned = fields.get("omp")
@@ -75,14 +70,14 @@ def choose(
     if wanted.intra_op is None:
         return result
     name, own = environment_count(environ)
-    if own is not None and (own != planned or name in own_variables) and not result.override:
+    if own is not None and not result.override:
         result.intra_op, result.because["intraOp"] = own, name
         return result
     result.intra_op = wanted.intra_op
-    if own != wanted.intra_op:
+    if environment_count(env.effective(environ))[1] != wanted.intra_op:
         result.set_intra_op = wanted.intra_op
-        why = f"{env.OMP} is not set" if own is None else f"{name}={own} is overridden"
-        result.because.setdefault("intraOp", why)
+    if own not in (None, wanted.intra_op):
+        result.because.setdefault("intraOp", f"{name}={own} is overridden")
     return result
 
 
