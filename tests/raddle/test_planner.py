@@ -227,6 +227,9 @@ def test_without_a_shim_openmp_and_blas_have_no_more_threads_than_may_spin_on_sh
         (Budget(quota_cpus=4), Policy(runtimes=("openmp", "blas", "joblib")), 4),
         (Budget(quota_cpus=8, workers=2), Policy(), 4),
         (Budget(quota_cpus=8), Policy(max_intra_op=2), 2),
+        # Libraries that read the limit round it up, whatever the objective.
+        (Budget(quota_cpus=1.5), Policy(objective="Throughput"), 2),
+        (Budget(quota_cpus=0.5), Policy(objective="Throughput"), 1),
         # What a known load asks for above the limit is ONNX Runtime's.
         (Budget(quota_cpus=1, smallest_cores=16), Policy(run_time_us=33_000), 1),
     ],

@@ -64,9 +64,8 @@ _OMP = (
     Variable(
         name=env.OMP,
         source=ValueSource.REFERENCE,
-        rule="as `intraOp`, without a `load`'s threads above the limit. Without a shim for Latency on shared CPUs one"
-        " less than the limit's whole CPUs, without a limit 4 or the request, but not with `spinning: Never` or"
-        " `Always`; 1 with `joblib`",
+        rule="as `intraOp`, without a `load`'s threads above the limit, which is always rounded up; without a shim as"
+        " `intraOpWithoutShim`, and 1 with `joblib`",
     ),
     Variable(
         name="OMP_WAIT_POLICY",

@@ -116,7 +116,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     intra_op, without_shim = _intra_op(capacity, streams, harmless, chosen, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
     inter_op = _inter_op(parallel, policy, because)
-    omp, blas, other_blas = _openmp_and_blas(capacity, intra_op, budget, policy, because)
+    omp, blas, other_blas = _openmp_and_blas(capacity, streams, intra_op, budget, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
     spinning = _spinning(capacity, streams, peak, chosen, budget, policy, because)
     spin_duration_us = BOUNDED_SPIN_US if spinning == "bounded" else 0
@@ -422,7 +422,12 @@ def _exclusive_spinning(capacity: CPUCapacity, spinning: str, policy: Policy, be
 
 
 def _openmp_and_blas(
-    capacity: CPUCapacity, intra_op: Optional[int], budget: Budget, policy: Policy, because: Dict[str, str]
+    capacity: CPUCapacity,
+    streams: int,
+    intra_op: Optional[int],
+    budget: Budget,
+    policy: Policy,
+    because: Dict[str, str],
 ) -> Tuple[Optional[int], Optional[int], Optional[int]]:
     """OpenMP's, OpenBLAS's and other BLAS's count.
 
@@ -440,6 +445,8 @@ def _openmp_and_blas(
         if capacity.threads is not None and (fits := _clamped(capacity.threads, capacity.because, policy))[0] < threads:
             # What the load asks for above the limit is for pools whose spinning a shim bounds.
             threads, why = fits
+        if budget.shim and capacity.kind == "quota" and _is_fraction_of(capacity, threads * streams):
+            threads, why = _clamped(threads + 1, "the limit rounded up, as libraries that read it do", policy)
         if not budget.shim and "joblib" in policy.runtimes:
             # Each of its processes takes the count that it finds in the environment.
             threads, why = 1, "joblib's processes share the CPUs"
@@ -452,6 +459,12 @@ def _openmp_and_blas(
     if "blas" in policy.runtimes:
         blas, because["blas"] = threads, why
     return omp, blas, threads if "mkl" in policy.runtimes or "blis" in policy.runtimes else None
+
+
+def _is_fraction_of(capacity: CPUCapacity, threads: int) -> bool:
+    """Whether a fraction of a CPU was left over as the limit was rounded down to these threads."""
+    limit_cpus = capacity.budget_cpus
+    return limit_cpus is not None and threads == capacity.threads < limit_cpus < threads + 1
 
 
 def _affinity(

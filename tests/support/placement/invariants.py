@@ -103,7 +103,8 @@ def _load(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
         yield f"{made.intra_op} threads above the limit, {made.streams} streams, {made.exclusive_cpus} exclusive CPUs"
     shared = policy.intra_op is None and policy.min_intra_op == 1 and not made.exclusive_cpus
     most = max(made.omp or 1, made.blas or 1, made.other_blas or 1)
-    if shared and made.cap is not None and most > made.cap:
+    # Rounded up also for Throughput, as libraries do that read the limit themselves.
+    if shared and made.cap is not None and most > max(made.cap, ceil(made.budget_cpus or 0)):
         yield f"OpenMP or BLAS with {most} threads above a cap of {made.cap}"
     if shared and budget.quota_cpus and policy.budget_source == "Auto" and policy.objective == "Latency":
         unbounded = max(1, (int(made.budget_cpus or 0) - 1) // made.streams)
@@ -122,7 +123,7 @@ def _without_shim(made: Plan, intra: int, policy: Policy) -> Iterator[str]:
 
 def _other_counts(made: Plan, intra: int) -> Iterator[str]:
     for name, count in (("omp", made.omp), ("blas", made.blas), ("other BLAS", made.other_blas)):
-        if count is not None and not 1 <= count <= intra:
+        if count is not None and not 1 <= count <= max(intra, ceil(made.budget_cpus or 0)):
             yield f"{name} {count} beside intraOp {intra}"
     for name, count in (("interOp", made.inter_op), ("global", made.global_intra_op), ("torch", made.torch_inter_op)):
         if count is not None and not 1 <= count <= env.MAX_THREADS:
