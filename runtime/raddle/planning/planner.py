@@ -464,7 +464,7 @@ def _openmp_and_blas(
 def _is_fraction_of(capacity: CPUCapacity, threads: int) -> bool:
     """Whether a fraction of a CPU was left over as the limit was rounded down to these threads."""
     limit_cpus = capacity.budget_cpus
-    return limit_cpus is not None and threads == capacity.threads < limit_cpus < threads + 1
+    return limit_cpus is not None and threads == capacity.threads and threads < limit_cpus < threads + 1
 
 
 def _affinity(
