@@ -14,8 +14,6 @@ from raddle import env
 pytestmark = pytest.mark.runtime
 
 LIMITS = {0.5: 1, 1.5: 2, 4: 4}
-# Nothing bounds how long their teams spin: as many as can't use the limit up.
-LIMITS_OF_TEAMS = {0.5: 1, 1.5: 1, 4: 3}
 # Two seconds per process: scikit-learn's library is one more libgomp, and TensorFlow tells no count.
 COSTLY = ("libgomp of scikit-learn", "TensorFlow")
 COUNTING = [name for name in lab.RUNTIMES if name not in COSTLY]
@@ -58,7 +56,7 @@ def proven(proves, name, said, control):
 def test_the_runtime_counts_the_threads_of_the_plan(proves, name, limit_cpus):
     variables = lab.environment(limit_cpus, lab.RUNTIMES[name].families)
     said = count(name, variables)
-    assert said["count"] == expected(name, (LIMITS_OF_TEAMS if name in TEAMS else LIMITS)[limit_cpus])
+    assert said["count"] == expected(name, LIMITS[limit_cpus])
     assert said.get("team", said["count"]) == said["count"]
     proven(proves, name, said, "counts")
 
@@ -69,7 +67,6 @@ def test_a_count_of_the_pod_spec_stays_unless_the_policy_overrides_it(proves, na
     runtime = lab.RUNTIMES[name]
     own = "-Down=1 -XX:ActiveProcessorCount=3" if name == "JVM" else "3"
     said = count(name, lab.environment(2, runtime.families, sets={runtime.variable: own}, existingValues=existing))
-    threads = 1 if name in TEAMS and existing == "Override" else threads
     # libuv's plan is never below its own 4.
     assert said["count"] == (3 if name == "libuv" and existing == "Respect" else expected(name, threads))
     if name == "JVM":
@@ -78,9 +75,9 @@ def test_a_count_of_the_pod_spec_stays_unless_the_policy_overrides_it(proves, na
 
 
 @pytest.mark.parametrize(("name", "more"), [("OpenBLAS", ()), ("MKL", ()), ("BLIS with OpenMP", ("torch",))])
-def test_beside_another_pool_under_a_limit_blas_has_one_thread_and_openmp_its_own(name, more):
+def test_without_a_shim_blas_has_one_thread_beside_another_pool_under_a_limit_and_openmp_its_own(name, more):
     families = {"onnxruntime", "openmp", *lab.RUNTIMES[name].families, *more}
-    variables = lab.environment(4, families)
+    variables = lab.environment(4, families, shim="None")
     assert variables[env.OMP] == "3"
     assert count(name, variables)["count"] == 1
 
@@ -89,32 +86,29 @@ def test_beside_another_pool_under_a_limit_blas_has_one_thread_and_openmp_its_ow
 def test_what_follows_openmp_by_itself_gets_no_variable_that_would_beat_an_entrypoints_choice(name):
     variables = lab.environment(4, ("openmp", *lab.RUNTIMES[name].families))
     assert lab.RUNTIMES[name].variable not in variables
-    assert count(name, variables)["count"] == expected(name, 3)
+    assert count(name, variables)["count"] == expected(name, 4)
     assert count(name, {**variables, env.OMP: "1"})["count"] == 1
 
 
 def test_mkl_under_torch_is_never_below_openmps_count_since_torch_takes_its_own_from_it():
-    variables = lab.environment(4, ("onnxruntime", "torch", "openmp", "blas", "mkl"))
+    variables = lab.environment(4, ("onnxruntime", "torch", "openmp", "blas", "mkl"), shim="None")
     assert variables[env.OPENBLAS] == "1"
-    assert count("MKL", variables)["count"] == expected("MKL", 4)
+    assert count("MKL", variables)["count"] == expected("MKL", 3)
 
 
 def test_numexpr_is_never_asked_for_more_than_it_takes():
     asked_for_more = lab.run(lab.RUNTIMES["numexpr"].command(), {env.OMP: "100"})
     assert (asked_for_more["count"], "NUMEXPR_MAX_THREADS" in asked_for_more["stderr"]) == (1, True)
     variables = lab.environment(100, ("openmp", "numexpr"))
-    assert variables[env.OMP] == "99"
+    assert variables[env.OMP] == "100"
     assert count("numexpr", variables)["count"] == 64
 
 
 @needs_two_cpus
-@pytest.mark.parametrize(
-    ("threads", "processes", "inside"), [({}, lab.CPUS, "1"), ({"intraOp": 2}, lab.CPUS // 2, "2")]
-)
-def test_joblibs_processes_and_their_threads_share_the_limit(proves, threads, processes, inside):
+def test_without_a_shim_joblibs_processes_have_one_thread_each(proves):
     command = (*lab.RUNTIMES["joblib"].command(), "inside")
-    said = count("joblib", lab.environment(lab.CPUS, ("openmp", "joblib"), threads=threads), command)
-    assert (said["count"], said["inside"]) == (processes, inside)
+    said = count("joblib", lab.environment(lab.CPUS, ("openmp", "joblib"), shim="None"), command)
+    assert (said["count"], said["inside"]) == (lab.CPUS, "1")
     proven(proves, "joblib", said, "counts")
 
 
@@ -206,10 +200,10 @@ def test_stock_llvm_teams_spin_for_two_periods_of_a_cpu_limit_and_planned_ones_h
 
 
 @needs_two_cpus
-def test_openblas_threads_spin_so_under_a_limit_of_two_cpus_there_is_one():
+def test_openblas_threads_spin_so_without_a_shim_there_is_one_under_a_limit_of_two_cpus():
     # OpenBLAS's own, in place of the tests'.
     timeout = {"OPENBLAS_THREAD_TIMEOUT": "26"}
-    stock, planned = (count("OpenBLAS", {**one, **timeout}) for one in ({}, lab.environment(2, ("blas",))))
+    stock, planned = (count("OpenBLAS", {**one, **timeout}) for one in ({}, lab.environment(2, ("blas",), shim="None")))
     assert (stock["count"], planned["count"]) == (2, 1)
     assert planned["idle_s"] * 5 < stock["idle_s"]
 
