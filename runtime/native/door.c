@@ -59,6 +59,7 @@ struct process {
     char *room;
     size_t left, places;
     enum kind kind;
+    unsigned cpus;           /* that it may run on; 0: not asked */
     bool closed;             /* a Python that does not look at PYTHONPATH */
     struct rd_out completed; /* "NAME=value;..." */
     char text[COMPLETED_BYTES];
@@ -459,7 +460,7 @@ void rd_completed_counts(const struct rd_plan *plan, struct rd_completed counts[
 static void complete_counts(struct process *process, const struct rd_plan *plan)
 {
     struct rd_completed counts[RD_COMPLETED_COUNTS];
-    int64_t most = rd_remember_cpus();
+    int64_t most = process->cpus;
     rd_completed_counts(plan, counts);
     for (int i = 0; i < RD_COMPLETED_COUNTS; i++) {
         bool above = most > 0 && counts[i].count > most && !rd_starts(counts[i].name, "ORT_");
@@ -582,6 +583,7 @@ static void open_door(struct process *process)
         return;
     }
     process->kind = kind_of(process);
+    process->cpus = process->kind == OTHER ? 0 : rd_remember_cpus();
     if (process->kind == OTHER || (process->kind == LOADER && text == NULL) || !find_folder(process)) {
         return;
     }

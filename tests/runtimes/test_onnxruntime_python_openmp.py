@@ -99,10 +99,10 @@ def test_what_this_version_can_not_do_is_said(seen):
 @pytest.mark.parametrize(
     ("variables", "plan", "pool", "because"),
     [
-        # What the webhook itself sets equals the plan.
-        ({env.OMP: "2"}, PLAN, 1, None),
+        ({env.COMPLETED: f"{env.OMP}=2"}, PLAN, 1, None),
+        ({env.OMP: "2"}, PLAN, 1, "OMP_NUM_THREADS"),
         ({env.OMP: ""}, PLAN, 1, None),
-        ({env.OMP: "3"}, PLAN, 2, "OMP_NUM_THREADS has another value"),
+        ({env.OMP: "3"}, PLAN, 2, "OMP_NUM_THREADS"),
         ({env.OMP: "3"}, PLAN + ";existing_values=override", 1, None),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_wait_policy_in_the_pod_spec_wins_unless_the_policy_overrides(lab, pro
 
 
 def test_a_narrower_container_than_planned_for_cuts_the_team(lab):
-    found = lab.probe(RELEASE, "intra_op=2;omp=2;spinning=never", extra={env.OMP: "2"}, cpus=ort_lab.CPUS[:1])
+    found = lab.probe(RELEASE, "intra_op=2;omp=2;spinning=never", cpus=ort_lab.CPUS[:1])
     assert found["sessions"][0]["pool"] == 0
     assert found["records"][0]["because"]["intraOp"] == "planned 2, cut to CPU affinity of 1"
 

@@ -14,6 +14,8 @@ CPUS = shim_lab.two_cpus()
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pytorch.yaml"
 OMP, MKL = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
+# As the door has it.
+COMPLETED = {"RADDLE_COMPLETED": f"{OMP}=2"}
 PLAN = "omp=2;torch_inter_op=2"
 BOTH = pytest.mark.parametrize("having", [torch_lab.installed, torch_lab.trixie])
 
@@ -59,7 +61,9 @@ def counts(info):
 def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, having, intra, inter, total, named):
     release = having()
     steps = ["threads"], ["inter"], ["script"], ["info"], ["marks"], ["records"]
-    seen, said = planned(release, f"omp={intra};torch_inter_op={inter}", *steps, env={OMP: str(intra)})
+    seen, said = planned(
+        release, f"omp={intra};torch_inter_op={inter}", *steps, env={"RADDLE_COMPLETED": f"{OMP}={intra}"}
+    )
     before, answered, after, info, marks, records = seen
     # Nothing has been started by the import, and nothing by Raddle.
     assert (before["total"], answered) == (1, inter)
@@ -77,13 +81,15 @@ def test_the_examples_pod_has_one_thread_for_each_forked_branch_and_the_caller(i
     _, policy, deployment = yaml.safe_load_all(EXAMPLE.read_text())
     variables = families_lab.injected(deployment["spec"]["template"], policy)
     plan = variables["RADDLE_PLAN"].removeprefix("v=1;")
-    seen, _ = imported(torch_lab.installed(), plan, ["script"], ["info"], env={OMP: variables[OMP]})
+    seen, _ = imported(
+        torch_lab.installed(), plan, ["script"], ["info"], env={"RADDLE_COMPLETED": f"{OMP}={variables[OMP]}"}
+    )
     assert (seen[0]["total"], seen[0]["pool"], counts(seen[1])) == (3, 2, [1, 2])
 
 
 def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(imported, models):
     plan = f"omp=2;torch_inter_op=1;affinity=core;exclusive_cpus=2;cpus={_listed(CPUS)};streams=1"
-    seen, _ = imported(torch_lab.installed(), plan, ["eager"], ["eager_thread"], env={OMP: "2"})
+    seen, _ = imported(torch_lab.installed(), plan, ["eager"], ["eager_thread"], env=COMPLETED)
     assert (seen[0]["cpus"], seen[1]) == ([_listed(CPUS)], CPUS)
     # What libgomp makes of a bound team: anyone who calls torch is tied to the first place.
     bound = {OMP: "2", "OMP_PROC_BIND": "close", "OMP_PLACES": f"{{{CPUS[0]}}},{{{CPUS[1]}}}"}
@@ -98,12 +104,13 @@ def _listed(cpus):
 @pytest.mark.parametrize(
     ("having", "existing", "variables", "intra", "reason"),
     [
-        (torch_lab.installed, "respect", {OMP: "2"}, 2, ""),
-        (torch_lab.installed, "respect", {OMP: ""}, 2, " (OMP_NUM_THREADS is not set)"),
+        (torch_lab.installed, "respect", COMPLETED, 2, ""),
+        (torch_lab.installed, "respect", {OMP: "2"}, 2, " (OMP_NUM_THREADS)"),
+        (torch_lab.installed, "respect", {OMP: ""}, 2, ""),
         (torch_lab.installed, "respect", {OMP: "3"}, 3, " (OMP_NUM_THREADS)"),
         (torch_lab.installed, "respect", {OMP: "2", MKL: "3"}, 3, " (MKL_NUM_THREADS)"),
-        (torch_lab.installed, "respect", {OMP: "3", MKL: "2"}, 2, ""),
-        (torch_lab.installed, "override", {}, 2, " (OMP_NUM_THREADS is not set)"),
+        (torch_lab.installed, "respect", {OMP: "3", MKL: "2"}, 2, " (MKL_NUM_THREADS)"),
+        (torch_lab.installed, "override", {}, 2, ""),
         (torch_lab.installed, "override", {OMP: "3"}, 2, " (OMP_NUM_THREADS=3 is overridden)"),
         (torch_lab.installed, "override", {OMP: "2", MKL: "3"}, 2, " (MKL_NUM_THREADS=3 is overridden)"),
         (torch_lab.trixie, "respect", {OMP: "2", MKL: "3"}, 3, " (MKL_NUM_THREADS)"),
@@ -115,7 +122,7 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
 ):
     release = having()
     # One release's cases in processes of their own, with the variables before they start; the other's are forked.
-    probed = planned if having is torch_lab.trixie else imported
+    probed = planned if having is torch_lab.trixie or variables is COMPLETED else imported
     steps = (
         ["intra"],
         ["eager"],
@@ -130,7 +137,7 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
     seen, said = probed(release, f"{PLAN};existing_values={existing}", *steps, env=variables)
     before, team, _, after, _, _, inter, records, marks = seen
     # set_num_threads also starts torch's other pool (pthreadpool), asleep and as large: so it is left alone mostly.
-    asleep = 1 if "not set" in reason or "overridden" in reason else 0
+    asleep = 1 if "overridden" in reason or (not reason and variables is not COMPLETED) else 0
     assert (before, team["total"]) == (intra, intra + asleep)
     respected = existing == "respect"
     assert (after, inter) == ((4, 3) if respected else (2, 2))
@@ -153,7 +160,7 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
 def test_a_count_that_is_only_the_machine_s_is_the_plan_s_and_each_other_one_is_said_once(imported):
     every = os.cpu_count()
     steps = [step for count in (every, every + 1, 1, every + 1) for step in (["set_intra", count], ["intra"])]
-    seen, said = imported(torch_lab.installed(), PLAN, *steps, ["marks"], env={OMP: "2"}, cpus=CPUS[:1])
+    seen, said = imported(torch_lab.installed(), PLAN, *steps, ["marks"], env=COMPLETED, cpus=CPUS[:1])
     assert seen[1:8:2] == [1, every + 1, 1, every + 1]
     assert [line.partition(": intra_op=")[2].partition(", inter_op")[0] for line in lines(said)] == [
         "1 (planned 2, cut to CPU affinity of 1)",
@@ -167,7 +174,7 @@ def test_a_count_that_is_only_the_machine_s_is_the_plan_s_and_each_other_one_is_
 def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(imported, having):
     # torch 1.13 is killed by such a call, newer ones raise; ours must not be the reason.
     steps = ["uses"], ["hooks"], ["set_inter", 3], ["inter"]
-    (used, hooks, _, inter), said = imported(having(), PLAN, *steps, env={OMP: "2"})
+    (used, hooks, _, inter), said = imported(having(), PLAN, *steps, env=COMPLETED)
     assert inter == 2
     # TorchScript does what it does, and from its first run on nothing stands before it.
     assert (set(used), len(used), hooks) == ({2.0}, 23, [])
@@ -178,13 +185,13 @@ def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(im
 
 @BOTH
 def test_nor_does_a_count_of_numpys_own_type(imported, having):
-    (_, _, inter), _ = imported(having(), PLAN, ["uses"], ["set_inter_numpys", 3], ["inter"], env={OMP: "2"})
+    (_, _, inter), _ = imported(having(), PLAN, ["uses"], ["set_inter_numpys", 3], ["inter"], env=COMPLETED)
     assert inter == 2
 
 
 @BOTH
 def test_a_pool_that_was_made_behind_pythons_back_is_noticed_and_left(imported, having):
-    seen, said = imported(having(), PLAN, ["native_pool"], ["script"], ["inter"], env={OMP: "2"})
+    seen, said = imported(having(), PLAN, ["native_pool"], ["script"], ["inter"], env=COMPLETED)
     made = seen[0]["pool"]
     assert made >= 1
     assert seen[2] == made
@@ -202,7 +209,7 @@ def test_a_torch_that_was_imported_before_the_shim_gets_what_is_safe(mounted, mo
 
 def test_a_plan_that_does_not_fit_the_cpus_is_cut(imported):
     steps = ["intra"], ["script"], ["info"]
-    seen, said = imported(torch_lab.installed(), PLAN, *steps, env={OMP: "2"}, cpus=CPUS[:1])
+    seen, said = imported(torch_lab.installed(), PLAN, *steps, env=COMPLETED, cpus=CPUS[:1])
     assert (seen[0], seen[1]["pool"], counts(seen[2])) == (1, 1, [1, 1])
     reason = "planned 2, cut to CPU affinity of 1"
     (line,) = lines(said)
@@ -212,7 +219,7 @@ def test_a_plan_that_does_not_fit_the_cpus_is_cut(imported):
 @BOTH
 def test_a_count_reaches_no_thread_that_has_worked_but_its_own(imported, having):
     """Why nothing follows a cpuset that changes: only the thread itself could."""
-    (seen,), _ = imported(having(), "omp=2", ["set_beside"], env={OMP: "2"})
+    (seen,), _ = imported(having(), "omp=2", ["set_beside"], env=COMPLETED)
     assert seen == [2, 2, 1]
 
 
@@ -244,8 +251,8 @@ def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(im
 
 @pytest.mark.parametrize(("how", "count"), [("alone", 1), ("set", 2), ("openmp", 3)])
 @BOTH
-def test_workers_forked_after_the_import_divide_the_cpus_unless_the_code_has_set_a_count(imported, having, how, count):
-    (seen,), said = imported(having(), "omp=2", ["workers", how], env={OMP: "2"})
+def test_workers_forked_after_the_import_divide_the_cpus_unless_the_code_has_set_a_count(planned, having, how, count):
+    (seen,), said = planned(having(), "omp=2", ["workers", how], env=COMPLETED)
     # And nothing of ours is left in the way of the next call.
     assert seen == [[count, True, "builtin_function_or_method"]] * 2
     assert said.count("shared by 2 workers") == (how == "alone")

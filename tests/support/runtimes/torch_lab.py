@@ -27,7 +27,7 @@ from support.runtimes import families_lab, shim_lab
 
 PYTHON = Path("/usr/bin/python3")
 PROBE = Path(__file__).with_name("torch_probe.py")
-COUNTS = (env.OMP, "MKL_NUM_THREADS")
+COUNTS = (env.OMP, "MKL_NUM_THREADS", env.COMPLETED)
 RUNTIMES = ("onnxruntime", "torch", "openmp", "blas")
 LIBTORCH_VERSION = "2.7.1"
 # at::launch and its kin have no C header in the package: these declarations are ATen/Parallel.h's.

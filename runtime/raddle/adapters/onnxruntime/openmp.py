@@ -39,7 +39,7 @@ class OpenMP:
                 self.because["intraOp"] = wanted.because["intraOp"]
             return
         if present:
-            self.because["intraOp"] = env.OMP + " has another value"
+            self.because["intraOp"] = env.OMP
         first = present.partition(",")[0].strip()
         if first.isascii() and first.isdigit() and int(first[:9]) > 0:
             self.values["intraOp"] = int(first[:9])
@@ -52,7 +52,7 @@ class OpenMP:
             self._set(WAIT_POLICY, policy)
             self.values["spinning"] = wanted.spinning
         elif os.environ.get(WAIT_POLICY):
-            self.values["spinning"], self.because["spinning"] = "code", WAIT_POLICY + " has another value"
+            self.values["spinning"], self.because["spinning"] = "code", WAIT_POLICY
         else:
             self.values["spinning"], self.because["spinning"] = "always", "as long as libgomp does by itself"
 
