@@ -20,8 +20,8 @@ import os
 import sys
 from typing import Any, Callable, Mapping
 
-from raddle import env, errors, libraries, log, mark
-from raddle.adapters import frame, version_of
+from raddle import COMPLETED, env, errors, libraries, log, mark
+from raddle.adapters import frame, openmp, version_of
 from raddle.adapters.torch.counts import (
     IN_THE_CODE,
     MKL,
@@ -44,16 +44,14 @@ _MAX_FRAMES = 50
 
 # The torch of this process, once it was imported under a plan that concerns it.
 _loaded: list[_Torch] = []
-# Something in it: the shim has been there since before torch was imported.
-_prepared: list[str] = []
+# Something in it: the shim has been there since before torch was imported, when the door had completed these variables.
+_prepared: list[dict[str, str]] = []
 
 
 def prepare(plan_text: str) -> None:
-    """Notes that torch is about to be imported.
-
-    No variable is set: torch reads what the door has completed.
-    """
-    _prepared[:] = [plan_text]
+    """Notes that torch is about to be imported, and has its OpenMP read the count of a worker, as numpy's."""
+    openmp.prepare(plan_text)
+    _prepared[:] = [dict(COMPLETED)]
 
 
 def install(module: Any, plan_text: str) -> None:
@@ -70,7 +68,7 @@ def install(module: Any, plan_text: str) -> None:
         return
     try:
         facts = current.read_facts(fields, libraries.name_starts("torch"))
-        choice = choose(fields, os.environ, facts)
+        choice = choose(fields, os.environ, facts, *_prepared)
         result = _Torch(module, choice, fresh=bool(_prepared))
         result.apply()
         _loaded[:] = [result]
@@ -121,11 +119,12 @@ class _Torch:
     def await_forks(self, fields: Mapping[str, Any]) -> None:
         """Registers what is done at each fork from now on. torch keeps the environment that it was imported in."""
         environ = {name: os.environ[name] for name in (MKL, env.OMP) if name in os.environ}
+        completed = tuple(_prepared)
 
         def again() -> None:
             try:
                 facts = current.read_facts(fields, libraries.name_starts("torch"))
-                self.rechoose(choose(fields, environ, facts), facts)
+                self.rechoose(choose(fields, environ, facts, *completed), facts)
             except Exception as error:
                 log.failed("torch keeps its parent's count of threads", error)
             # Not before: what a signal handler raises leaves it to the next call.

@@ -16,6 +16,7 @@ from raddle.process import current, resolution
 
 MKL = "MKL_NUM_THREADS"
 IN_THE_CODE = "set in the code"
+_NONE: Mapping[str, str] = {}
 
 
 class Choice:
@@ -56,8 +57,13 @@ class Choice:
         return {names[key]: why for key, why in self.because.items()}
 
 
-def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current.Facts) -> Choice:
-    """The counts for the plan's fields, these variables, which are not Raddle's, and facts."""
+def choose(
+    fields: Mapping[str, Any], environ: Mapping[str, str], facts: current.Facts, completed: Mapping[str, str] = _NONE
+) -> Choice:
+    """The counts for the plan's fields, these variables, which are not Raddle's, and facts. Pure.
+
+    `completed` are Raddle's, which libraries saw when torch was loaded.
+    """
     result = Choice()
     result.override = fields.get("existing_values") == "override"
     planned = fields.get("omp")
@@ -74,7 +80,7 @@ def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: current
         result.intra_op, result.because["intraOp"] = own, name
         return result
     result.intra_op = wanted.intra_op
-    if environment_count(env.effective(environ))[1] != wanted.intra_op:
+    if environment_count({**completed, **environ})[1] != wanted.intra_op:
         result.set_intra_op = wanted.intra_op
     if own not in (None, wanted.intra_op):
         result.because.setdefault("intraOp", f"{name}={own} is overridden")
