@@ -11,8 +11,6 @@ from typing import Any
 from raddle import COMPLETED, env, mark
 from raddle.process import current, resolution
 
-# What numpy maps: a worker without it has no use for the CPUs.
-_NUMPY = (b"_multiarray_umath",)
 _COUNTS = (env.OMP, env.OPENBLAS, "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -21,7 +19,7 @@ def prepare(plan_text: str) -> None:
     fields, counts = env.decode(plan_text), [name for name in _COUNTS if COMPLETED.get(name, "").isdigit()]
     if not counts:
         return
-    facts = current.read_facts(fields, _NUMPY)
+    facts = current.read_facts(fields)
     wanted = resolution.resolve({**fields, "intra_op": max(int(COMPLETED[name]) for name in counts)}, facts)
     changed = [name for name in counts if wanted.intra_op is not None and int(COMPLETED[name]) > wanted.intra_op]
     for name in changed:
