@@ -115,17 +115,13 @@ static bool has_runtime(bool early)
     return rd_one_is_loaded(stems);
 }
 
-/* By the program's own file, since /bin/sh is a link to one: their names end with sh, but for digits. */
-static bool is_shell(void)
+/* By its name, which ends with sh, but for its version; a script's shell is its first argument. No system call says it: a
+ * filter may kill for one that the program itself does without. */
+static bool is_shell(const struct process *process, const char *name)
 {
-    char path[PATH_BYTES];
-    long length = rd_syscall(NR_READLINKAT, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof path - 1, 0, 0);
-    if (rd_failed(length)) {
-        return true;
-    }
-    path[length] = '\0';
-    const char *name = rd_base_name(path);
-    for (length = (long)rd_length(name); length > 0 && name[length - 1] <= '9';) {
+    name = name[0] == '\0' && process->count > 0 ? rd_base_name(process->arguments[0]) : name;
+    size_t length = rd_length(name);
+    while (length > 0 && name[length - 1] <= '9') {
         length--;
     }
     return (length > 1 && name[length - 2] == 's' && name[length - 1] == 'h') || rd_starts(name, "busybox");
@@ -145,7 +141,7 @@ static enum kind kind_of(const struct process *process)
     if (rd_exports("napi_create_function", "libnode") || has_runtime(false)) {
         return RUNTIME;
     }
-    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !is_shell()) ? LOADER : OTHER;
+    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !is_shell(process, name)) ? LOADER : OTHER;
 }
 
 /* BASE/python/, where this library was preloaded from BASE and it has the shim. */
