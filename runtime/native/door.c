@@ -6,9 +6,9 @@
  *    own is replaced. Which process it is decides what is done:
  *      Python           RADDLE_COMPLETED lists the counts, and the shim puts them where libraries read them and no Python
  *                       code does: what code sees, it copies, multiplies or takes for the user's wish (runtime/raddle/
- *                       shim.py). PYTHONPATH begins with the folder `python` beside this library's own file, from where
- *                       sitecustomize.py starts the shim and takes the folder out again. A Python that ignores it gets
- *                       ONNX Runtime's counts only
+ *                       shim.py). One that is started again has them until then. PYTHONPATH begins with the folder
+ *                       `python` beside this library's own file, from where sitecustomize.py starts the shim and takes
+ *                       the folder out again. A Python that ignores it gets ONNX Runtime's counts only
  *      java             the counts, and JAVA_TOOL_OPTIONS has the option that RADDLE_LITERALS lists
  *      these, Node.js, programs that have a runtime loaded or may load one later, and nproc
  *                       the counts
@@ -60,6 +60,7 @@ struct process {
     size_t left, places;
     enum kind kind;
     bool closed;             /* a Python that does not look at PYTHONPATH */
+    bool early;              /* has a library that has read its variables by now */
     struct rd_out completed; /* "NAME=value;..." */
     char text[COMPLETED_BYTES];
 };
@@ -371,7 +372,7 @@ static bool is_completed(const struct process *process, const char *name)
 static void complete(struct process *process, const char *name, const char *value)
 {
     struct rd_out *list = &process->completed;
-    bool hidden = process->kind == PYTHON && !process->closed;
+    bool hidden = process->kind == PYTHON && !process->closed && !process->early;
     if (is_set(name) || is_completed(process, name) || (beats_openmp(name) && is_set("OMP_NUM_THREADS")) || list->length + rd_length(name) + rd_length(value) + 3 > list->size
         || (process->kind == PYTHON && process->closed && !rd_starts(name, "ORT_"))) {
         return;
@@ -589,6 +590,7 @@ static void open_door(struct process *process)
         return;
     }
     process->closed = rd_python_closed(program_name(process), process->count, process->arguments) != 0;
+    process->early = (process->kind == RUNTIME || (process->kind == PYTHON && !process->closed)) && has_runtime(true);
     process->completed = rd_out(process->text, sizeof process->text);
     if (rd_plan_parse(text, &plan, &error)) {
         complete_listed(process);
@@ -600,12 +602,12 @@ static void open_door(struct process *process)
     if (process->completed.length > 0) {
         set(process, COMPLETED, process->text, true);
     }
-    if (process->kind == RUNTIME && process->completed.length > 0 && has_runtime(true)) {
-        rd_start_again();
-    }
     /* With a plan that can't be used too: the shim says so. */
     if (process->kind == PYTHON && !process->closed) {
         extend_path(process);
+    }
+    if (process->early && process->completed.length > 0) {
+        rd_start_again();
     }
 }
 

@@ -75,6 +75,9 @@ def _complete() -> None:
         if equals:
             COMPLETED[name] = value
         if name in HIDDEN:
+            if os.environ.get(name) == value:
+                # The door has started this Python again, for a preloaded library that reads it before.
+                del os.environ[name]
             os.putenv(name, value)
         elif equals:
             os.environ[name] = value

@@ -180,6 +180,16 @@ def test_a_library_that_reads_its_variables_before_the_door_has_the_count_in_a_s
     assert found == {**environ, **completed}
 
 
+@pytest.mark.parametrize(("own", "expected"), [({}, "1 None"), ({"OMP_NUM_THREADS": "7"}, "7 7")])
+def test_a_python_s_preloaded_library_has_the_count_in_a_second_start_and_no_python_code_sees_it(
+    started, tree, own, expected
+):
+    code = "import ctypes, os; print(ctypes.CDLL('libgomp.so.1').omp_get_max_threads(), os.getenv('OMP_NUM_THREADS'))"
+    preloaded = f"libgomp.so.1:{tree}/libraddle.so"
+    found = started(sys.executable, code=code, LD_PRELOAD=preloaded, RADDLE_PLAN="v=1;omp=1", **own)
+    assert found.split("\n")[0] == expected
+
+
 @pytest.mark.parametrize("name", ["server", "python3", "node", "gdb", "perf"])
 def test_a_program_that_may_load_a_runtime_later_gets_the_counts(started, program, name):
     """A Python by what it is, not by its name; two that are extended in Python have it for themselves only."""
