@@ -190,6 +190,14 @@ def test_a_python_s_preloaded_library_has_the_count_in_a_second_start_and_no_pyt
     assert found.split("\n")[0] == expected
 
 
+def test_a_script_keeps_its_name_in_a_second_start(started, tree, tmp_path):
+    script = tmp_path / "my server"
+    script.write_text(f"#!{sys.executable}\nprint(open('/proc/self/comm').read())")
+    script.chmod(0o755)
+    for preloaded in (f"{tree}/libraddle.so", f"libgomp.so.1:{tree}/libraddle.so"):
+        assert started(script, LD_PRELOAD=preloaded).split("\n")[0] == "my server"
+
+
 @pytest.mark.parametrize("name", ["server", "python3", "node", "gdb", "perf"])
 def test_a_program_that_may_load_a_runtime_later_gets_the_counts(started, program, name):
     """A Python by what it is, not by its name; two that are extended in Python have it for themselves only."""
