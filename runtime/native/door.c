@@ -373,7 +373,8 @@ static void complete(struct process *process, const char *name, const char *valu
 {
     struct rd_out *list = &process->completed;
     bool hidden = process->kind == PYTHON && !process->closed && !process->early;
-    if (is_set(name) || is_completed(process, name) || (beats_openmp(name) && is_set("OMP_NUM_THREADS")) || list->length + rd_length(name) + rd_length(value) + 3 > list->size
+    if (is_set(name) || is_completed(process, name) || (beats_openmp(name) && is_set("OMP_NUM_THREADS"))
+        || list->length + rd_length(name) + rd_length(value) + 3 > list->size
         || (process->kind == PYTHON && process->closed && !rd_starts(name, "ORT_"))) {
         return;
     }
