@@ -236,6 +236,12 @@ def test_what_a_parents_door_completed_is_taken_out_and_decided_again(started, p
     assert found == {**COUNTS, "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.parametrize(("own", "expected"), [("2", "[2]"), (None, "[]")])
+def test_a_count_that_python_code_sets_reaches_its_children_also_where_it_is_raddle_s(started, own, expected):
+    code = f"import os; own = {own!r}; own and os.environ.update(OMP_NUM_THREADS=own); os.system('echo [$OMP_NUM_THREADS]')"
+    assert started(sys.executable, code=code, PATH=PATH).splitlines()[0] == expected
+
+
 @pytest.mark.parametrize("name", ["sh", "server"])
 def test_it_is_taken_out_where_nothing_is_completed_too(started, program, name):
     given = {"OMP_NUM_THREADS": "9", "RADDLE_COMPLETED": "OMP_NUM_THREADS=9", "RADDLE_PLAN": ""}
