@@ -1,5 +1,5 @@
-/* Whose the environment's counts are: Raddle's, or those of somebody else, which win. A port of own_counts and copied_counts
- * of runtime/raddle/adapters/onnxruntime/capabilities.py. */
+/* Whose the environment's counts are: Raddle's, or those of somebody else, which win. A port of own_counts of
+ * runtime/raddle/adapters/onnxruntime/capabilities.py. */
 #include "ort.h"
 
 /* Where these variables were at the start of the process. One that is set has moved, to whatever value. */

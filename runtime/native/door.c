@@ -6,9 +6,9 @@
  *    own is replaced. Which process it is decides what is done:
  *      Python           RADDLE_COMPLETED lists the counts, and the shim puts them where libraries read them and no Python
  *                       code does: what code sees, it copies, multiplies or takes for the user's wish (runtime/raddle/
- *                       shim.py). PYTHONPATH begins with the folder `python` beside this library's own file, from where
- *                       sitecustomize.py starts the shim and takes the folder out again. A Python that ignores it gets
- *                       ONNX Runtime's counts only
+ *                       shim.py). One that is started again has them until then. PYTHONPATH begins with the folder
+ *                       `python` beside this library's own file, from where sitecustomize.py starts the shim and takes
+ *                       the folder out again. A Python that ignores it gets ONNX Runtime's counts only
  *      java             the counts, and JAVA_TOOL_OPTIONS has the option that RADDLE_LITERALS lists
  *      these, Node.js, programs that have a runtime loaded or may load one later, and nproc
  *                       the counts
@@ -61,6 +61,7 @@ struct process {
     enum kind kind;
     unsigned cpus;           /* that it may run on; 0: not asked */
     bool closed;             /* a Python that does not look at PYTHONPATH */
+    bool early;              /* has a library that has read its variables by now */
     struct rd_out completed; /* "NAME=value;..." */
     char text[COMPLETED_BYTES];
 };
@@ -116,17 +117,13 @@ static bool has_runtime(bool early)
     return rd_one_is_loaded(stems);
 }
 
-/* By the program's own file, since /bin/sh is a link to one: their names end with sh, but for digits. */
-static bool is_shell(void)
+/* By its name, which ends with sh, but for its version; a script's shell is its first argument. No system call says it: a
+ * filter may kill for one that the program itself does without. */
+static bool is_shell(const struct process *process, const char *name)
 {
-    char path[PATH_BYTES];
-    long length = rd_syscall(NR_READLINKAT, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof path - 1, 0, 0);
-    if (rd_failed(length)) {
-        return true;
-    }
-    path[length] = '\0';
-    const char *name = rd_base_name(path);
-    for (length = (long)rd_length(name); length > 0 && name[length - 1] <= '9';) {
+    name = name[0] == '\0' && process->count > 0 ? rd_base_name(process->arguments[0]) : name;
+    size_t length = rd_length(name);
+    while (length > 0 && name[length - 1] <= '9') {
         length--;
     }
     return (length > 1 && name[length - 2] == 's' && name[length - 1] == 'h') || rd_starts(name, "busybox");
@@ -146,7 +143,7 @@ static enum kind kind_of(const struct process *process)
     if (rd_exports("napi_create_function", "libnode") || has_runtime(false)) {
         return RUNTIME;
     }
-    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !is_shell()) ? LOADER : OTHER;
+    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !is_shell(process, name)) ? LOADER : OTHER;
 }
 
 /* BASE/python/, where this library was preloaded from BASE and it has the shim. */
@@ -376,8 +373,9 @@ static bool is_completed(const struct process *process, const char *name)
 static void complete(struct process *process, const char *name, const char *value)
 {
     struct rd_out *list = &process->completed;
-    bool hidden = process->kind == PYTHON && !process->closed;
-    if (is_set(name) || is_completed(process, name) || (beats_openmp(name) && is_set("OMP_NUM_THREADS")) || list->length + rd_length(name) + rd_length(value) + 3 > list->size
+    bool hidden = process->kind == PYTHON && !process->closed && !process->early;
+    if (is_set(name) || is_completed(process, name) || (beats_openmp(name) && is_set("OMP_NUM_THREADS"))
+        || list->length + rd_length(name) + rd_length(value) + 3 > list->size
         || (process->kind == PYTHON && process->closed && !rd_starts(name, "ORT_"))) {
         return;
     }
@@ -595,6 +593,7 @@ static void open_door(struct process *process)
         return;
     }
     process->closed = rd_python_closed(program_name(process), process->count, process->arguments) != 0;
+    process->early = (process->kind == RUNTIME || (process->kind == PYTHON && !process->closed)) && has_runtime(true);
     process->completed = rd_out(process->text, sizeof process->text);
     if (rd_plan_parse(text, &plan, &error)) {
         complete_listed(process);
@@ -606,12 +605,12 @@ static void open_door(struct process *process)
     if (process->completed.length > 0) {
         set(process, COMPLETED, process->text, true);
     }
-    if (process->kind == RUNTIME && process->completed.length > 0 && has_runtime(true)) {
-        rd_start_again();
-    }
     /* With a plan that can't be used too: the shim says so. */
     if (process->kind == PYTHON && !process->closed) {
         extend_path(process);
+    }
+    if (process->early && process->completed.length > 0) {
+        rd_start_again();
     }
 }
 

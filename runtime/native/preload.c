@@ -33,7 +33,9 @@
 #define MUSL_LOADER "ld-musl-aarch64"
 #endif
 #define GUARD "RADDLE_ALLOC"
+/* <id of this process>/<its name>, which the second start has: a script's name would be its interpreter's then. */
 #define AGAIN "RADDLE_AGAIN"
+#define COMMAND "/proc/self/comm"
 
 /* The kernel's own limit of arguments and environment is far higher; a longer command line just stays as it is. */
 #define BLOCK_BYTES (1024 * 1024)
@@ -64,7 +66,7 @@ struct restart {
     const char *argv[MAX_STRINGS];
     const char *envp[MAX_STRINGS];
     char preload[PATH_BYTES * 2];
-    char guard[32];
+    char guard[64];
     char path[PATH_BYTES];
     char library[PATH_BYTES];
 };
@@ -311,8 +313,14 @@ bool rd_was_started_again(void)
     if (guard == NULL) {
         return false;
     }
+    struct rd_text name;
     put_guard(mine, sizeof mine, AGAIN);
-    bool again = rd_same(guard, mine + sizeof AGAIN);
+    bool again = rd_text_is(rd_split(rd_text_of(guard), '/', &name, NULL), mine + sizeof AGAIN);
+    long file = again && name.length > 0 ? rd_syscall(NR_OPENAT, AT_FDCWD, (long)COMMAND, O_CLOEXEC | O_WRONLY, 0, 0, 0) : -1;
+    if (!rd_failed(file)) {
+        rd_syscall(NR_WRITE, file, (long)name.at, (long)name.length, 0, 0, 0);
+        rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    }
     /* A child's is its parent's. */
     remove_from(environment, AGAIN);
     return again;
@@ -332,6 +340,10 @@ void rd_start_again(void)
     if (count < MAX_STRINGS - 8 && split(all->arguments, arguments, all->argv)
         && find_program(all->path, sizeof all->path)) {
         put_guard(all->guard, sizeof all->guard, AGAIN);
+        struct rd_out out = {all->guard, sizeof all->guard, rd_length(all->guard)};
+        long length = rd_read_file(COMMAND, all->environment, sizeof all->environment);
+        rd_put_char(&out, '/');
+        rd_put_text(&out, (struct rd_text){all->environment, length > 0 ? (size_t)length - 1 : 0});
         set_in(all->envp, AGAIN, all->guard);
         rd_syscall(NR_EXECVE, (long)all->path, (long)all->argv, (long)all->envp, 0, 0, 0);
     }

@@ -329,17 +329,15 @@ bool rd_was_started_again(void);
 /* Before main: starts the program again with the environment as it is now. Returns where that can't be. */
 void rd_start_again(void);
 
-/* ---- counts.c ---- */
-
-/* Before main: where the environment's counts are; those that the code sets later are the code's. */
-void rd_remember_counts(void);
-
-/* ---- preload.c ---- */
-
 /* Before main: starts the program again with the allocator that the plan names. Does nothing where it names none. */
 void rd_allocator_start(const char **environment);
 /* True, with a line that says why, where this process doesn't have the allocator that the plan names. */
 bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why);
+
+/* ---- counts.c ---- */
+
+/* Before main: where the environment's counts are; those that the code sets later are the code's. */
+void rd_remember_counts(void);
 
 /* ---- log.c ---- */
 

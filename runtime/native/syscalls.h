@@ -81,6 +81,7 @@
 #define AT_SECURE 23
 #define AT_EXECFN 31
 #define O_NONBLOCK 04000
+#define O_WRONLY 1
 #define O_CLOEXEC 02000000
 #define O_PATH 010000000
 #define MEMFD_CLOEXEC 1

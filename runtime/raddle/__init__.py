@@ -57,6 +57,12 @@ HIDDEN = frozenset(
 # What the door has completed in this process: name -> value.
 COMPLETED: "dict[str, str]" = {}
 
+
+def in_c(name: str, value: str) -> str:
+    """What C's environment has: a blank, which libraries skip, tells it from the same count that the code sets."""
+    return value + " " if name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") else value
+
+
 # Taken before an application can put another in its place: those of gevent and eventlet are for greenlets, and threads
 # of their pools that meet at one wait for ever.
 RLock = _thread.RLock

@@ -8,7 +8,7 @@ each process: it is as short as it can be, and imports only what every process h
 import os
 import sys
 
-from raddle import COMPLETED, HIDDEN, RUNTIMES
+from raddle import COMPLETED, HIDDEN, RUNTIMES, in_c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,11 +75,14 @@ def _complete() -> None:
         if equals:
             COMPLETED[name] = value
         if name in HIDDEN:
-            os.putenv(name, value)
+            if os.environ.get(name) == value:
+                # The door has started this Python again, for a preloaded library that reads it before.
+                del os.environ[name]
+            os.putenv(name, in_c(name, value))
         elif equals:
             os.environ[name] = value
     if text:
-        os.putenv("RADDLE_COMPLETED", text)
+        os.putenv("RADDLE_COMPLETED", ";".join(f"{name}={in_c(name, value)}" for name, value in COMPLETED.items()))
 
 
 def activate() -> bool:

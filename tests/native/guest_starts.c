@@ -27,7 +27,8 @@ static void filter(void)
     static const int killed[] = {SYS_ptrace, SYS_process_vm_readv, SYS_socket,  SYS_connect, SYS_clone,
                                  SYS_fork,   SYS_vfork,            SYS_unlink,
                                  SYS_kill,   SYS_memfd_create,     SYS_statx,   SYS_pipe2,   SYS_dup3,
-                                 SYS_openat2, SYS_sched_setaffinity, SYS_faccessat, SYS_faccessat2, SYS_prctl};
+                                 SYS_openat2, SYS_sched_setaffinity, SYS_faccessat, SYS_faccessat2, SYS_prctl,
+                                 SYS_readlinkat};
     unsigned length = 0, count = sizeof killed / sizeof killed[0];
     code[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
     for (unsigned i = 0; i < count; i++) {

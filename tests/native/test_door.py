@@ -180,6 +180,24 @@ def test_a_library_that_reads_its_variables_before_the_door_has_the_count_in_a_s
     assert found == {**environ, **completed}
 
 
+@pytest.mark.parametrize(("own", "expected"), [({}, "1 None"), ({"OMP_NUM_THREADS": "7"}, "7 7")])
+def test_a_python_s_preloaded_library_has_the_count_in_a_second_start_and_no_python_code_sees_it(
+    started, tree, own, expected
+):
+    code = "import ctypes, os; print(ctypes.CDLL('libgomp.so.1').omp_get_max_threads(), os.getenv('OMP_NUM_THREADS'))"
+    preloaded = f"libgomp.so.1:{tree}/libraddle.so"
+    found = started(sys.executable, code=code, LD_PRELOAD=preloaded, RADDLE_PLAN="v=1;omp=1", **own)
+    assert found.split("\n")[0] == expected
+
+
+def test_a_script_keeps_its_name_in_a_second_start(started, tree, tmp_path):
+    script = tmp_path / "my server"
+    script.write_text(f"#!{sys.executable}\nprint(open('/proc/self/comm').read())")
+    script.chmod(0o755)
+    for preloaded in (f"{tree}/libraddle.so", f"libgomp.so.1:{tree}/libraddle.so"):
+        assert started(script, LD_PRELOAD=preloaded).split("\n")[0] == "my server"
+
+
 @pytest.mark.parametrize("name", ["server", "python3", "node", "gdb", "perf"])
 def test_a_program_that_may_load_a_runtime_later_gets_the_counts(started, program, name):
     """A Python by what it is, not by its name; two that are extended in Python have it for themselves only."""
@@ -216,6 +234,12 @@ def test_what_a_parents_door_completed_is_taken_out_and_decided_again(started, p
     found = variables(started(program("program", *([kind] * (kind != "other"))), RADDLE_COMPLETED=listed, **given))
     found.pop("PYTHONPATH", None)
     assert found == {**COUNTS, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize(("own", "expected"), [("2", "[2]"), (None, "[]")])
+def test_a_count_that_python_code_sets_reaches_its_children_also_where_it_is_raddle_s(started, own, expected):
+    code = f"import os; own = {own!r}; own and os.environ.update(OMP_NUM_THREADS=own); os.system('echo [$OMP_NUM_THREADS]')"
+    assert started(sys.executable, code=code, PATH=PATH).splitlines()[0] == expected
 
 
 @pytest.mark.parametrize("name", ["sh", "server"])

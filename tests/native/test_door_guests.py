@@ -241,6 +241,13 @@ def test_a_program_that_is_started_in_another_way_is_given_the_same(built, how):
     assert "main is given" in said
 
 
+def test_a_filter_of_system_calls_kills_no_program_that_may_load_a_runtime_later(built):
+    starts, program = built("gcc", source="guest_starts.c"), built("gcc", "-Wl,-u,dlopen", "-Wl,--no-as-needed", "-ldl")
+    status, said, errors = run([starts, "seccomp", program], opened=True)
+    assert (status, errors) == (0, "")
+    assert "variable OMP_NUM_THREADS=" in said
+
+
 @pytest.mark.parametrize("how", ["closed", "seccomp"])
 def test_a_python_that_is_started_in_another_way_has_the_shim_and_is_given_the_same(built, how):
     starts = built("gcc", source="guest_starts.c")

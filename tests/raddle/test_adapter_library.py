@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from raddle import env, log
-from raddle.adapters import cpu_count
+from raddle.adapters import cpu_count, numexpr
 from raddle.adapters.library import Library, place
 from raddle.adapters.onnxruntime_genai import overlay
 
@@ -142,6 +142,21 @@ def test_a_setter_is_overridden_only_where_the_policy_says_so():
     library(PLAN + ";existing_values=override").setter(overridden, "set")
     assert (respected().set(7), respected().set(threads=7)) == (7, 7)
     assert (overridden().set(7), overridden().set(threads=7)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [("", 1), ("OMP_NUM_THREADS", 8), ("NUMEXPR_NUM_THREADS", 8), ("NUMEXPR_MAX_THREADS", 8)]
+)
+def test_numexpr_keeps_the_count_of_each_of_its_variables(monkeypatch, own, expected):
+    for name in ("OMP_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    if own:
+        monkeypatch.setenv(own, "8")
+    module = types.ModuleType("numexpr")
+    module.MAX_THREADS = module.nthreads = 8
+    module.set_num_threads = functools.partial(setattr, module, "nthreads")
+    numexpr.install(module, "v=1;omp=1")
+    assert module.nthreads == expected
 
 
 EVERY = os.cpu_count()

@@ -5,6 +5,7 @@ The real one: tests/runtimes/test_torch.py.
 
 import _thread
 import queue
+import sys
 import types
 
 import pytest
@@ -206,6 +207,15 @@ def test_a_count_that_is_set_where_no_python_code_calls_reaches_torch():
     _thread.start_new_thread(adapted.set, ((3,), {}))
     assert reached.get(timeout=60) == 3
     assert adapted.choice.intra_op == 3
+
+
+def test_a_count_reaches_torch_where_raddle_can_load_no_more_of_itself(monkeypatch):
+    """After chroot, or without a free descriptor."""
+    monkeypatch.setitem(sys.modules, "raddle.process.machine_counts", None)
+    reached, torch = [], Torch("2.7.1")
+    torch.set_num_threads = reached.append
+    adapter._Torch(torch, Choice(), fresh=True).set((3,), {})
+    assert reached == [3]
 
 
 @pytest.mark.parametrize("bad", [(), ("two",), (0,), (-1,)])

@@ -457,6 +457,7 @@ def test_the_fast_path_imports_only_what_every_process_has():
         "HIDDEN",
         "RUNTIMES",
         "_thread",
+        "in_c",
         "os",
         "os",
         "sys",

@@ -13,13 +13,15 @@ from raddle import env
 from raddle.adapters.library import Library
 
 _library = Library("numexpr", (b"interpreter.",), key="omp")
+# It takes the last one, its most, for its count too.
+_OWN = ("NUMEXPR_NUM_THREADS", env.OMP, "NUMEXPR_MAX_THREADS")
 
 
 def install(module: Any, plan_text: str) -> None:
     """At the import; what the code sets later wins."""
     _library.read(module, plan_text)
     wanted = _library.wanted()
-    is_own = any(os.environ.get(name) for name in ("NUMEXPR_NUM_THREADS", env.OMP))
+    is_own = any(os.environ.get(name) for name in _OWN)
     if wanted is None or wanted.intra_op is None or (is_own and not _library.override):
         return
     count = min(wanted.intra_op, module.MAX_THREADS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping
 
-from raddle import env
+from raddle import env, in_c
 from raddle.process import current, resolution
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
@@ -68,5 +68,5 @@ class OpenMP:
             if before is None:
                 os.unsetenv(name)
             else:
-                os.putenv(name, before)
+                os.putenv(name, before if name in os.environ else in_c(name, before))
         self.changed.clear()
