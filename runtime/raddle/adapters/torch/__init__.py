@@ -64,7 +64,7 @@ def install(module: Any, plan_text: str) -> None:
     except env.PlanError as error:
         log.announce("torch", f"torch is not configured: {error}")
         return
-    if "omp" not in fields and "torch_inter" not in fields:
+    if "omp" not in fields and "torch_inter_op" not in fields:
         return
     try:
         facts = current.read_facts(fields, libraries.name_starts("torch"))
