@@ -315,8 +315,8 @@ def test_raddle_with_load_knows_run_time_and_rate(tmp_path):
     assert list(found) == [variants.STOCK, variants.RADDLE, variants.WITH_LOAD, "1 thread"]
     assert found[variants.STOCK] == Variant(name=variants.STOCK)
     assert found[variants.RADDLE].env["LD_PRELOAD"] == f"{tmp_path}/libraddle.so"
-    assert {env.PLAN, env.ORT_INTRA, env.OMP} <= set(found[variants.RADDLE].env)
-    assert {env.PLAN, env.ORT_INTRA, env.OMP} <= set(found[variants.WITH_LOAD].env)
+    assert env.PLAN in found[variants.RADDLE].env
+    assert env.PLAN in found[variants.WITH_LOAD].env
 
 
 @pytest.mark.parametrize("option", ["--utilisation=0", "--repetitions=0", "--duration=0", "--rate=-1", "--limit=-1"])

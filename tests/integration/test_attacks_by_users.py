@@ -68,7 +68,7 @@ def test_nothing_of_another_tenant_is_readable_writable_or_usable(space, hostile
     hostile.store(policy("mine", priority=1000, threads={"intraOp": OWN_THREADS}))
     hostile.governed("mine")
     forged = [hostile.create(body) for body in claiming(hostile)]
-    theirs = [one for one in forged if given(one) != (str(OWN_THREADS), "InferenceThreading/mine")]
+    theirs = [one for one in forged if given(one) != (OWN_THREADS, "InferenceThreading/mine")]
     figures |= {
         "requests for another's objects": len(requests),
         "answered": len(answered),
@@ -81,7 +81,7 @@ def test_nothing_of_another_tenant_is_readable_writable_or_usable(space, hostile
 
 
 def given(one):
-    return one["metadata"].get("annotations", {}).get(env.THREADS_PREFIX + "serve"), governed_by(one)
+    return threads(one), governed_by(one)
 
 
 def foreign_requests(space):
@@ -185,7 +185,7 @@ def foreign_parts(made):
 def test_raddles_annotations_of_a_running_pod_stay_as_they_are(hostile, mallory, figures):
     changes = [
         {"annotations": {env.THREADS_PREFIX + "serve": "999"}},
-        {"annotations": {env.THREADS_PREFIX + "serve": None}},
+        {"annotations": {env.PLAN_PREFIX + "serve": None}},
         {"annotations": {env.SHIM_PREFIX + "serve": "v=1;intra_op=999"}},
         {"annotations": {env.GOVERNED_BY: "InferenceThreading/other"}},
         {"annotations": {"raddle.dev/anything": ""}},

@@ -172,9 +172,8 @@ def test_a_pod_s_processes_are_listed_below_its_numbers(cluster, pod):
     assert done.exit_code == 0, done.stderr
     assert "governed by InferenceThreading/all" in done.stdout
     assert "live, container serve: reached: 1 of 1 process with a runtime" in done.stdout
-    assert ["sleep", "open", "1", "libgomp", "OMP_NUM_THREADS=2"] in [
-        line.split()[1:] for line in done.stdout.splitlines()
-    ]
+    counts = ["OMP_NUM_THREADS=2", "ORT_INTRA_OP_NUM_THREADS=2", "ORT_INTER_OP_NUM_THREADS=1"]
+    assert ["sleep", "open", "1", "libgomp", *counts] in [line.split()[1:] for line in done.stdout.splitlines()]
     assert "live" not in explain(cluster, "pod/app").stdout
 
 

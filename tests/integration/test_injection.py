@@ -32,9 +32,9 @@ def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space, kubernet
     assert threads(made) == 2
     assert plan_of(made).node is None
     variables = env_of(made)
-    assert {env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN} <= set(variables)
-    field = variables[env.ORT_INTRA]["valueFrom"]["fieldRef"]["fieldPath"]
-    assert field == f"metadata.annotations['{env.THREADS_PREFIX}serve']"
+    assert set(variables) == {env.PLAN, env.LITERALS}
+    field = variables[env.PLAN]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert field == f"metadata.annotations['{env.SHIM_PREFIX}serve']"
     assert SHIM_VOLUME in {volume["name"] for volume in made["spec"]["volumes"]}
     assert made["metadata"]["annotations"][env.GOVERNED_BY] == "InferenceThreading/policy"
     proves("Kubernetes", str(kubernetes), "values at creation")
@@ -353,7 +353,7 @@ def test_a_copied_pod_is_decided_anew(space):
                           "--container", "debugger", "--same-node=false", "--attach=false")  # fmt: skip
     copied = space.get("copy")
     assert threads(copied) == 4
-    assert len([e for e in copied["spec"]["containers"][0]["env"] if e["name"] == env.ORT_INTRA]) == 1
+    assert len([e for e in copied["spec"]["containers"][0]["env"] if e["name"] == env.PLAN]) == 1
 
 
 def test_our_marks_on_an_incoming_pod_are_overwritten_or_removed(space):
@@ -370,7 +370,7 @@ def test_our_marks_on_an_incoming_pod_are_overwritten_or_removed(space):
     space.apply(policy())
     made = space.create(body)
     assert threads(made) == 2
-    assert made["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "1"
+    assert env.THREADS_PREFIX + "serve" not in made["metadata"]["annotations"]
     assert env.SHIM_PREFIX + "gone" not in made["metadata"]["annotations"]
 
 
