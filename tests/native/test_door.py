@@ -527,7 +527,7 @@ def test_what_a_path_file_puts_into_the_path_need_not_be_text(started, venv):
 @pytest.mark.parametrize("version", ["2.7", "3.4", "3.7"])
 def test_a_python_that_is_too_old_for_the_shim_starts_as_ever(started, version):
     found = [
-        *Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
+        *Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/{version}.*/bin/python"),
         *filter(None, [shutil.which(f"python{version}")]),
     ]
     if not found:

@@ -82,13 +82,6 @@ def test_onnxruntimes_variable_has_the_count_that_is_right_without_a_shim_and_th
     assert fields["intra_op"] == 16
 
 
-def test_a_variable_that_is_not_raddles_is_not_called_so():
-    present = annotations(Budget(quota_cpus=8.0), without=(env.THREADS_PREFIX,))
-    assert "intra_op_without_shim" not in env.decode(
-        rebind(present, "n1", machine()).annotations["shim.raddle.dev/serve"]
-    )
-
-
 @pytest.mark.parametrize("present", [{}, {"team": "vision"}, {"threads.raddle.dev/serve": "4"}])
 def test_a_pod_without_a_plan_is_not_injected(present):
     assert rebind(present, "n1", machine()).outcome is BindingOutcome.NOT_INJECTED

@@ -37,8 +37,8 @@ async def test_a_governed_pod_gets_values_and_a_patch_that_applies(here):
     assert response["uid"] == webhooks.UID
     changed = webhooks.patched(webhooks.pod(), response)
     assert changed["metadata"]["labels"]["raddle.dev/injected"] == "true"
-    assert changed["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
-    assert {entry["name"] for entry in changed["spec"]["containers"][0]["env"]} >= {"ORT_INTRA_OP_NUM_THREADS"}
+    assert "intra_op=4;intra_op_without_shim=3;" in changed["metadata"]["annotations"]["shim.raddle.dev/serve"]
+    assert {entry["name"] for entry in changed["spec"]["containers"][0]["env"]} >= {"RADDLE_PLAN"}
     assert here.count("raddle_webhook_requests_total", path="pods", decision="changed", reason="") == 1
 
 
