@@ -20,8 +20,8 @@
  *    (preload.c).
  *    RADDLE_COMPLETED says what is not the user's. A parent hands it on with the counts, and here both are taken out
  *    first, in any process: each has what is right for itself.
- *    Never with RADDLE_PLAN set but empty, in a set-uid program, or where the library was opened later. In any doubt:
- *    nothing, and no word.
+ *    Never with RADDLE_PLAN set but empty, in a set-uid program, without the folder, or where the library was opened
+ *    later. In any doubt: nothing, and no word.
  * 3. The allocator, which may start the program again (preload.c): it needs the plan, which may be one of the parent's.
  *
  * A Python's environment without our part of PYTHONPATH is what sitecustomize.py restores, so the part says what was
@@ -423,7 +423,7 @@ static struct rd_text listed(struct rd_text wanted)
 {
     struct rd_text rest = literals(), name, value;
     while (rd_next_literal(&rest, &name, &value)) {
-        if (name.length == wanted.length && __builtin_memcmp(name.at, wanted.at, name.length) == 0) {
+        if (rd_text_same(name, wanted)) {
             return value;
         }
     }

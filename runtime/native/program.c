@@ -241,7 +241,7 @@ static void add_count(struct process *one, struct rd_text variable)
     struct rd_text name = rd_split(variable, '=', &value, NULL);
     while (rest.length > 0) {
         part = rd_split(rest, ';', &rest, NULL);
-        if (part.length == variable.length && __builtin_memcmp(part.at, variable.at, part.length) == 0) {
+        if (rd_text_same(part, variable)) {
             return;
         }
     }
@@ -325,8 +325,7 @@ static bool has_count(const struct process *one, struct rd_text name)
 {
     struct rd_text value, rest = rd_text_of(one->counts);
     while (rest.length > 0) {
-        struct rd_text its = rd_split(rd_split(rest, ' ', &rest, NULL), '=', &value, NULL);
-        if (its.length == name.length && __builtin_memcmp(its.at, name.at, name.length) == 0) {
+        if (rd_text_same(rd_split(rd_split(rest, ' ', &rest, NULL), '=', &value, NULL), name)) {
             return true;
         }
     }

@@ -78,6 +78,7 @@ struct rd_text {
 };
 struct rd_text rd_text_of(const char *text);
 bool rd_text_is(struct rd_text text, const char *other);
+bool rd_text_same(struct rd_text one, struct rd_text other);
 /* Whether a part of the text is the word, which is in small letters, in letters of either kind. */
 bool rd_contains(const char *text, const char *word);
 /* The part before the first `mark`, and `rest` set to what follows it; the whole and an empty rest without a mark. */

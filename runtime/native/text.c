@@ -56,6 +56,11 @@ bool rd_contains(const char *text, const char *word)
     return false;
 }
 
+bool rd_text_same(struct rd_text one, struct rd_text other)
+{
+    return one.length == other.length && __builtin_memcmp(one.at, other.at, one.length) == 0;
+}
+
 struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found)
 {
     size_t i = 0;
