@@ -26,9 +26,10 @@ def is_copied(count: object, wanted: Effective) -> bool:
 
 
 def of_machine(online: int, allowed: int, threads_per_core: int) -> frozenset[int]:
-    """All CPUs, those that the process may run on, and the cores of either; half of these, and one less. Pure."""
-    wholes = {cpus // per for cpus in (online, allowed) for per in (1, threads_per_core)}
-    return frozenset(count for whole in wholes for count in (whole, whole // 2, whole - 1))
+    """All CPUs, those that the process may run on, half of these, the cores of either; and one less. Pure."""
+    return frozenset(
+        cpus // per - less for cpus in (online, allowed) for per in (1, 2, threads_per_core) for less in (0, 1)
+    )
 
 
 def copied(count: int) -> str:
