@@ -26,10 +26,9 @@ def is_copied(count: object, wanted: Effective) -> bool:
 
 
 def of_machine(online: int, allowed: int, threads_per_core: int) -> frozenset[int]:
-    """All CPUs, those that the process may run on, half of these, the cores of either; and one less. Pure."""
-    return frozenset(
-        cpus // per - less for cpus in (online, allowed) for per in (1, 2, threads_per_core) for less in (0, 1)
-    )
+    """All CPUs, those that the process may run on, and the cores of either; one less; half of the CPUs. Pure."""
+    wholes = {cpus // per for cpus in (online, allowed) for per in (1, threads_per_core)}
+    return frozenset(wholes | {whole - 1 for whole in wholes} | {online // 2, allowed // 2})
 
 
 def copied(count: int) -> str:
