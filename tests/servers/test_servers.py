@@ -20,7 +20,7 @@ def test_it_is_reached_as_its_row_says(row, fakes, models, recorded, progress, r
         lab.running(row, other, models, container, *row.advised) as last,
     ):
         if row.repeats and (row.way is None or request.config.getoption("--speed")):
-            measured = speed.compared(stock, last)
+            measured = speed.compared(stock, last, brief=row.way is None)
     seen = (stock.seen, raddle or last.seen, last.seen if row.advised else None)
     progress.say(f"{row.label}: stock, Raddle, as advised: {seen}, {container.notes or ''} {measured or ''}")
     wrong = record.wrong(row, container, *seen, measured)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import report
 from support.servers.lab import Running
 
-# Where Raddle is slower after the first of them, the others too, so that this is no chance.
-ROUNDS, MOST_ROUNDS = 5, 10
-SECONDS = 0.7
+ROUNDS, SECONDS = 5, 0.7
+# The many rows of limits, each in a quarter of a minute.
+BRIEF_ROUNDS, BRIEF_SECONDS = 3, 0.5
+# Where Raddle is slower after the first rounds there are others, so that this is no chance.
+MOST_ROUNDS = 10
 # After a round in which a unit took so long there is no other.
 SLOW_SECONDS = 4.0
 # What is below it, by more than the same side differs from itself, is slower than stock.
@@ -35,13 +37,14 @@ class Speed:
         return self.ratio[1] * (1 + max(self.same)) < LEAST_RATIO
 
 
-def compared(stock: Running, raddle: Running) -> Speed:
+def compared(stock: Running, raddle: Running, *, brief: bool) -> Speed:
     """Both work in turns, first and last the one, in the middle the other, so that neither has the better moment."""
     taken: dict[str, list[float]] = {"stock": [], "raddle": []}
     ratios = []
+    rounds, seconds = (BRIEF_ROUNDS, BRIEF_SECONDS) if brief else (ROUNDS, SECONDS)
     for number in range(MOST_ROUNDS):
         outer, inner = (stock, raddle) if number % 2 else (raddle, stock)
-        first, *middle, last = (side.units_per_second(SECONDS) for side in (outer, inner, inner, outer))
+        first, *middle, last = (side.units_per_second(seconds) for side in (outer, inner, inner, outer))
         values = {outer is stock: [first, last], inner is stock: middle}
         taken["stock"] += values[True]
         taken["raddle"] += values[False]
@@ -53,7 +56,7 @@ def compared(stock: Running, raddle: Running) -> Speed:
             same=(_same(taken["stock"]), _same(taken["raddle"])),
         )
         is_slow = min(values[False] + values[True]) < 1 / SLOW_SECONDS
-        if is_slow or (number + 1 >= ROUNDS and not result.is_slower):
+        if is_slow or (number + 1 >= rounds and not result.is_slower):
             break
     return result
 

@@ -55,9 +55,10 @@ processes, as many as the limit has CPUs, and libraries in a single process run 
 objectives. The pod's spec has nothing by which Raddle would recognise the program.
 
 **Threads** are those of all processes, and of each in brackets. `→` precedes the counts that the processes' library
-reports, or threadpoolctl of their OpenMP, or else of their BLAS. **Speed** is measured as above. At each limit the
-quota is real, but the CPUs are those of the real machine: at a limit above their number more threads than CPUs cost
-more than where the CPUs exist. A line is *slower* if its ratio is below 0.95 even with `±` added, of ten ratios.
+reports, or threadpoolctl of their OpenMP, or else of their BLAS. **Speed** is measured as above, but for 0.5 s and of
+three ratios. At each limit the quota is real, but the CPUs are those of the real machine: at a limit above their number
+more threads than CPUs cost more than where the CPUs exist. A line is *slower* if its ratio is below 0.95 even with `±`
+added, of ten ratios.
 
 """
 
