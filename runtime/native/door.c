@@ -39,7 +39,6 @@
 #define JAVA "JAVA_TOOL_OPTIONS"
 #define JAVA_OPTION "-XX:ActiveProcessorCount="
 /* What raddle_operator.injection.environment reads at most. */
-#define LITERALS_BYTES 16384
 #define PATH_BYTES 4096
 /* More than all families have together. */
 #define COMPLETED_BYTES 2048
@@ -403,7 +402,7 @@ static struct rd_text literals(void)
 {
     const char *text = rd_env(LITERALS);
     struct rd_text all = rd_text_of(text == NULL ? "" : text);
-    return all.length <= LITERALS_BYTES ? all : rd_text_of("");
+    return all.length <= RD_MAX_LITERALS ? all : rd_text_of("");
 }
 
 bool rd_next_literal(struct rd_text *rest, struct rd_text *name, struct rd_text *value)
@@ -443,15 +442,6 @@ static void complete_listed(struct process *process)
             complete(process, name, value);
         }
     }
-}
-
-void rd_completed_counts(const struct rd_plan *plan, struct rd_completed counts[RD_COMPLETED_COUNTS])
-{
-    int64_t openmp = rd_plan_get(plan, RD_OMP, 0), intra = rd_plan_get(plan, RD_INTRA_OP, 0);
-    counts[0] = (struct rd_completed){"ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, intra)};
-    counts[1] = (struct rd_completed){"ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER_OP, 0)};
-    counts[2] = (struct rd_completed){"OPENBLAS_NUM_THREADS", openmp == 0 ? rd_plan_get(plan, RD_BLAS, 0) : 0};
-    counts[3] = (struct rd_completed){"OMP_NUM_THREADS", openmp};
 }
 
 /* OpenMP's and a BLAS's own count is that of the CPUs that the process may run on: ours is never above it. */

@@ -218,3 +218,12 @@ void rd_plan_value(const struct rd_plan *plan, enum rd_key key, struct rd_out *o
     }
     rd_put_unsigned(out, plan->value[key]);
 }
+
+void rd_completed_counts(const struct rd_plan *plan, struct rd_completed counts[RD_COMPLETED_COUNTS])
+{
+    int64_t openmp = rd_plan_get(plan, RD_OMP, 0), intra = rd_plan_get(plan, RD_INTRA_OP, 0);
+    counts[0] = (struct rd_completed){"ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_INTRA_OP_WITHOUT_SHIM, intra)};
+    counts[1] = (struct rd_completed){"ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER_OP, 0)};
+    counts[2] = (struct rd_completed){"OPENBLAS_NUM_THREADS", openmp == 0 ? rd_plan_get(plan, RD_BLAS, 0) : 0};
+    counts[3] = (struct rd_completed){"OMP_NUM_THREADS", openmp};
+}

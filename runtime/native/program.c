@@ -169,7 +169,7 @@ struct process {
     char plan[RD_MAX_PLAN_TEXT + 1];
     char counts[512]; /* "OMP_NUM_THREADS=2 ..." */
     char completed[512]; /* what its parent's door had completed, which its own has taken out */
-    char literals[1024];
+    char literals[RD_MAX_LITERALS + 1];
     bool door, glibc, musl, python;
     bool late; /* its Python was not there at its start: a frozen program, a module of another language */
     char closed_by; /* the letter of Python's option */

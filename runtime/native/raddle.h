@@ -172,6 +172,13 @@ struct rd_text rd_plan_list(const struct rd_plan *plan, enum rd_key key);
 /* The key's name, and its value as text (at least 24 bytes; that of a list's is RD_MAX_LIST_TEXT and one). */
 const char *rd_plan_key(enum rd_key key);
 void rd_plan_value(const struct rd_plan *plan, enum rd_key key, struct rd_out *out);
+/* The counts that the door completes from a plan, in its order, with the values; 0: none. */
+enum { RD_COMPLETED_COUNTS = 4 };
+struct rd_completed {
+    const char *name;
+    int64_t count;
+};
+void rd_completed_counts(const struct rd_plan *plan, struct rd_completed counts[RD_COMPLETED_COUNTS]);
 
 /* ---- claims.c ---- */
 
@@ -313,15 +320,10 @@ void rd_threads_forked(void);
 /* The letter of the option by which an interpreter is told to read no PYTHONPATH, or to run no sitecustomize; else 0. It
  * is one by the base name of its file, or of its first argument. */
 char rd_python_closed(const char *program, int count, char *const *arguments);
+/* RADDLE_LITERALS is no longer than this: the webhook reads no more. */
+#define RD_MAX_LITERALS 16384
 /* The next variable and its value of RADDLE_LITERALS, taken off the text; false after the last one. */
 bool rd_next_literal(struct rd_text *rest, struct rd_text *name, struct rd_text *value);
-/* The counts that the door completes from a plan, in its order, with the values; 0: none. */
-enum { RD_COMPLETED_COUNTS = 4 };
-struct rd_completed {
-    const char *name;
-    int64_t count;
-};
-void rd_completed_counts(const struct rd_plan *plan, struct rd_completed counts[RD_COMPLETED_COUNTS]);
 
 /* ---- preload.c ---- */
 

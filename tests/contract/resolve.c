@@ -5,6 +5,7 @@
  *                         joined by tabs -> the effective values
  *     resolve --global    the same -> the size of the global pool, "-" for none
  *     resolve --because   the same -> the reasons, joined by "|"
+ *     resolve --completed a plan -> the counts that the door completes from it
  *     resolve --error     a plan -> what is wrong with it, "-" for nothing
  *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none
  *     resolve --place     plan, CPU list, a pool's size, the quota and who says that the CPUs are the container's
@@ -46,6 +47,17 @@ static void resolve(const char *mode, char *line)
     }
     if (!parsed) {
         puts("error");
+        return;
+    }
+    if (strcmp(mode, "--completed") == 0) {
+        struct rd_completed counts[RD_COMPLETED_COUNTS];
+        rd_completed_counts(&plan, counts);
+        for (int i = 0; i < RD_COMPLETED_COUNTS; i++) {
+            if (counts[i].count > 0) {
+                printf("%s=%lld ", counts[i].name, (long long)counts[i].count);
+            }
+        }
+        puts("");
         return;
     }
     facts.knows_cpus = cpus[0] != '\0' && rd_cpus_parse(rd_text_of(cpus), &facts.cpus);

@@ -16,6 +16,7 @@ from raddle import env, keys
 from raddle.cpus import cpuset
 from raddle.process import current, resolution
 from raddle.process.cgroup import read_limits
+from raddle_operator.injection import explain
 
 SEED = 20261122
 
@@ -152,6 +153,19 @@ def test_random_plans_come_to_the_same_values_and_reasons_on_random_machines(ans
     assert answers(lines) == [reference(line) for line in lines]
     assert answers(lines, "--because") == [because(line) for line in lines]
     assert answers(lines, "--global") == [size_of_the_global_pool(line) for line in lines]
+
+
+def test_explain_names_the_counts_that_the_door_completes(answers):
+    lines = [line.partition("\t")[0] for line in random_lines(1000)]
+    # Python can't use a plan that the door can't, of which explain names none.
+    expected = [
+        "error"
+        if resolved(f"{line}\t\t\t1") is None
+        else "".join(f"{name}={count} " for name, count in explain.completed(line).items())
+        for line in lines
+    ]
+    given = answers(lines, "--completed")
+    assert [sorted(line.split()) for line in given] == [sorted(line.split()) for line in expected]
 
 
 FILE = 'EXCLUSIVE_CPUS="4-6"\nISOLATED_CPUS="7"\nSHARED_CPUS="0-3"\n'
