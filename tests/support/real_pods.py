@@ -18,7 +18,7 @@ from raddle_operator.injection.volumes import SHIM_VOLUME
 SHIPPED_SECONDS = 180.0
 # For what takes some of an agent's looks. It takes a hundredth of a CPU, and counts as its own what its CPU spends in
 # emulating others: on the virtual node minutes may lie between two of them.
-LOOKS_SECONDS = {HOST: 420.0, GUEST: 1800.0}
+LOOKS_SECONDS = {HOST: 420.0, GUEST: 900.0}
 _numbers = itertools.count(1)
 
 
