@@ -36,8 +36,6 @@ RUNTIMES = {
     "cv2": "cv2",
     "numexpr": "numexpr",
     "numpy": "openmp",
-    "sklearn": "limit_readers",
-    "xgboost": "limit_readers",
 }
 
 # Counts that compiled libraries read, and that frameworks copy, multiply or take for the user's wish: they are put

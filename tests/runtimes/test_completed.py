@@ -84,39 +84,28 @@ def test_joblib_gives_each_of_its_processes_one_thread():
 
 
 AT_ONCE = """
-import importlib, pathlib, time
-def count(folder, names):
+import pathlib, time
+def count(folder):
     pathlib.Path(folder, str(os.getpid())).touch()
     while len(os.listdir(folder)) < 2:
         time.sleep(0.01)
-    for name in names:
-        importlib.import_module(name)
-    import threadpoolctl
-    return {one["user_api"]: one["num_threads"] for one in threadpoolctl.threadpool_info()}, seen()[1]
+    import numpy, threadpoolctl
+    return [one["num_threads"] for one in threadpoolctl.threadpool_info()] + seen()[1:]
 """
 
 
-@pytest.mark.parametrize(
-    ("names", "counts", "count"),
-    [
-        (("numpy",), {"blas": 1}, "1 "),
-        # It reads the limit, in each worker of stock's too.
-        (("numpy", "sklearn"), {"blas": 1, "openmp": 2}, "2 "),
-        (("sklearn",), {"blas": 1, "openmp": 2}, "2 "),
-    ],
-)
-def test_workers_share_the_cpus_when_each_of_them_imports_numpy(names, counts, count, tmp_path):
+def test_workers_share_the_cpus_when_each_of_them_imports_numpy(tmp_path):
     (tmp_path / "worker.py").write_text(SEEN + AT_ONCE)
     (tmp_path / "ready").mkdir()
-    each = said(
+    counts = said(
         f"sys.path.append({str(tmp_path)!r}); import worker, multiprocessing;"
         "pool = multiprocessing.get_context('spawn').Pool(2);"
-        f"print(json.dumps(pool.starmap(worker.count, [({str(tmp_path / 'ready')!r}, {names})] * 2, chunksize=1)))",
+        f"print(json.dumps(pool.map(worker.count, [{str(tmp_path / 'ready')!r}] * 2, chunksize=1)))",
         PYTHONPATH=str(tmp_path),
     )
-    for pools, libraries in each:
-        assert (pools, libraries["OMP_NUM_THREADS"]) == (counts, count)
-        assert f";OMP_NUM_THREADS={count}" in libraries["RADDLE_COMPLETED"]
+    for blas, libraries in counts:
+        assert (blas, libraries["OMP_NUM_THREADS"]) == (1, "1 ")
+        assert libraries["RADDLE_COMPLETED"].endswith("OMP_NUM_THREADS=1 ")
 
 
 @pytest.mark.parametrize(

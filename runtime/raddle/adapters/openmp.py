@@ -6,16 +6,12 @@ every library with OpenMP needs, and before any of these is loaded and reads the
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from raddle import COMPLETED, env, mark
 from raddle.process import current, resolution
 
 _COUNTS = (env.OMP, env.OPENBLAS, "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-# The count of OpenMP before it was divided.
-_undivided: list[str] = []
-_is_kept_whole = False
 
 
 def prepare(plan_text: str) -> None:
@@ -26,28 +22,10 @@ def prepare(plan_text: str) -> None:
     facts = current.read_facts(fields)
     wanted = resolution.resolve({**fields, "intra_op": max(int(COMPLETED[name]) for name in counts)}, facts)
     changed = [name for name in counts if wanted.intra_op is not None and int(COMPLETED[name]) > wanted.intra_op]
-    if not changed:
-        return
-    if env.OMP in changed:
-        _undivided.append(COMPLETED[env.OMP])
     for name in changed:
         env.complete(name, str(wanted.intra_op))
-    mark.leave("openmp", f"OpenMP: threads={wanted.intra_op} ({wanted.because['intraOp']})")
-    if _is_kept_whole:
-        keep_whole()
-
-
-def keep_whole() -> None:
-    """Leaves OpenMP's count undivided for the libraries that are loaded from now on, now and later."""
-    global _is_kept_whole  # noqa: PLW0603  # of a process
-    _is_kept_whole = True
-    if not _undivided:
-        return
-    if env.OPENBLAS not in env.effective(os.environ):
-        # Without a count of its own it would follow OpenMP's.
-        env.complete(env.OPENBLAS, COMPLETED[env.OMP])
-    env.complete(env.OMP, _undivided.pop())
-    mark.leave("openmp", f"OpenMP: threads={COMPLETED[env.OMP]} (scikit-learn and XGBoost read the limit)")
+    if changed:
+        mark.leave("openmp", f"OpenMP: threads={wanted.intra_op} ({wanted.because['intraOp']})")
 
 
 def install(module: Any, plan_text: str) -> None:
