@@ -36,6 +36,9 @@ RUNTIMES = {
     "cv2": "cv2",
     "numexpr": "numexpr",
     "numpy": "openmp",
+    "sklearn": "openmp",
+    "xgboost": "openmp",
+    "lightgbm": "openmp",
 }
 
 # Counts that compiled libraries read, and that frameworks copy, multiply or take for the user's wish: they are put

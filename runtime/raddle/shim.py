@@ -23,7 +23,7 @@ class _Finder:
     """Finds nothing but awaited modules, and those through the other finders."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if name in RUNTIMES and not (name == "numpy" and _is_alone()):
+        if name in RUNTIMES and not (RUNTIMES[name] == "openmp" and _is_alone()):
             try:
                 for ours, module in _LOADED:
                     sys.modules.setdefault(ours, module)

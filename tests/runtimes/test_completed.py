@@ -84,28 +84,45 @@ def test_joblib_gives_each_of_its_processes_one_thread():
 
 
 AT_ONCE = """
-import pathlib, time
-def count(folder):
+import importlib, pathlib, time
+def count(folder, names, code=""):
     pathlib.Path(folder, str(os.getpid())).touch()
     while len(os.listdir(folder)) < 2:
         time.sleep(0.01)
-    import numpy, threadpoolctl
-    return [one["num_threads"] for one in threadpoolctl.threadpool_info()] + seen()[1:]
+    exec(code)
+    for name in names:
+        importlib.import_module(name)
+    import threadpoolctl
+    return {one["num_threads"] for one in threadpoolctl.threadpool_info()}, seen()[1]
 """
 
 
-def test_workers_share_the_cpus_when_each_of_them_imports_numpy(tmp_path):
+@pytest.mark.parametrize(
+    ("method", "names", "code", "counts", "of_openmp"),
+    [
+        ("spawn", ("numpy",), "", {1}, "1 "),
+        ("spawn", ("sklearn",), "", {1}, "1 "),
+        ("spawn", ("numpy", "sklearn"), "os.environ['OMP_NUM_THREADS'] = '2'", {2}, "2"),
+        # A fork has its parent's numpy, with its parent's count.
+        ("fork", ("sklearn",), "", {1, 2}, "1 "),
+    ],
+)
+def test_workers_share_the_cpus_when_each_of_them_imports_numpy_or_what_needs_it(
+    method, names, code, counts, of_openmp, tmp_path
+):
     (tmp_path / "worker.py").write_text(SEEN + AT_ONCE)
     (tmp_path / "ready").mkdir()
-    counts = said(
-        f"sys.path.append({str(tmp_path)!r}); import worker, multiprocessing;"
-        "pool = multiprocessing.get_context('spawn').Pool(2);"
-        f"print(json.dumps(pool.map(worker.count, [{str(tmp_path / 'ready')!r}] * 2, chunksize=1)))",
+    parent = "import numpy;" if method == "fork" else ""
+    arguments = str(tmp_path / "ready"), names, code
+    each = said(
+        f"sys.path.append({str(tmp_path)!r}); import worker, multiprocessing; {parent}"
+        f"pool = multiprocessing.get_context({method!r}).Pool(2);"
+        f"each = pool.starmap(worker.count, [{arguments}] * 2, chunksize=1);"
+        "print(json.dumps([[list(counts), seen] for counts, seen in each]))",
         PYTHONPATH=str(tmp_path),
     )
-    for blas, libraries in counts:
-        assert (blas, libraries["OMP_NUM_THREADS"]) == (1, "1 ")
-        assert libraries["RADDLE_COMPLETED"].endswith("OMP_NUM_THREADS=1 ")
+    for of_pools, libraries in each:
+        assert (set(of_pools), libraries["OMP_NUM_THREADS"]) == (counts, of_openmp)
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,31 @@
 """OpenMP and the BLAS that follows it, in a worker: the count that the door has completed, divided by the workers.
 
 A worker's door can't know how many others there will be. They are there when the worker imports numpy, which nearly
-every library with OpenMP needs, and before any of these is loaded and reads the count.
+every library with OpenMP needs, and before most of these are loaded and read the count. LightGBM loads its own before,
+and a fork has its parent's numpy: so the import of those that are used most is another moment.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from raddle import COMPLETED, env, mark
 from raddle.process import current, resolution
 
 _COUNTS = (env.OMP, env.OPENBLAS, "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+# As the door has completed them.
+_undivided = {name: int(COMPLETED[name]) for name in _COUNTS if COMPLETED.get(name, "").isdigit()}
 
 
 def prepare(plan_text: str) -> None:
-    """Just before the import. Counts of the user's or of a framework's are not listed, and stay."""
-    fields, counts = env.decode(plan_text), [name for name in _COUNTS if COMPLETED.get(name, "").isdigit()]
+    """Just before the import. Counts of the user's or of a framework's are not listed, or in os.environ, and stay."""
+    counts = {name: count for name, count in _undivided.items() if name not in os.environ}
     if not counts:
         return
-    facts = current.read_facts(fields)
-    wanted = resolution.resolve({**fields, "intra_op": max(int(COMPLETED[name]) for name in counts)}, facts)
-    changed = [name for name in counts if wanted.intra_op is not None and int(COMPLETED[name]) > wanted.intra_op]
+    fields = env.decode(plan_text)
+    wanted = resolution.resolve({**fields, "intra_op": max(counts.values())}, current.read_facts(fields))
+    changed = [name for name, count in counts.items() if wanted.intra_op is not None and count > wanted.intra_op]
     for name in changed:
         env.complete(name, str(wanted.intra_op))
     if changed:
