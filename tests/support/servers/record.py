@@ -81,7 +81,7 @@ def words(row: Row) -> dict[str, Any]:
         "registry": row.program.registry,
         "package": row.program.package,
         "version": row.program.version,
-        **({"way": str(row.way), "by": row.by} if row.way else {"limit": row.limit_cpus, "objective": row.objective}),
+        **({"way": str(row.way), "by": row.by} if row.way else {"limit": row.limit_cpus}),
         "why": row.why,
     }
     return {name: value for name, value in found.items() if value}
@@ -123,8 +123,8 @@ def write(row: Row, new: Mapping[str, Any]) -> None:
 
 
 def _same(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What was seen holds for a row of this name and version, and of this way or limit and objective, only."""
-    return tuple(record.get(name) for name in ("name", "version", "way", "limit", "objective"))
+    """What was seen holds for a row of this name and version, and of this way or limit, only."""
+    return tuple(record.get(name) for name in ("name", "version", "way", "limit"))
 
 
 def _with_seen(said: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:

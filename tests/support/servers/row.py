@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from raddle.planning.policy import Policy
 from runtimes import nodejs, pythons
 
 
@@ -70,7 +69,7 @@ class Row:
     container that the way is proven by. `advised`: words added to the command that do what is advised.
     `why` says for the table what a reader has to know; where it is left alone, Raddle's own reason has `reason`.
 
-    A row without a `way` shows that the program is never slower than stock under this limit and objective.
+    A row without a `way` shows that the program is never slower than stock under this limit.
     """
 
     name: str
@@ -93,12 +92,7 @@ class Row:
     @property
     def label(self) -> str:
         """What no other row is called, and the option -k of pytest takes."""
-        return self.name if self.way else f"{self.name}, limit-{self.limit_cpus}, {self.objective}"
-
-    @property
-    def objective(self) -> str:
-        """What its policy aims at."""
-        return str(self.policy.get("objective", Policy().objective))
+        return self.name if self.way else f"{self.name}, limit-{self.limit_cpus}"
 
 
 # --- where programs come from -----------------------------------------------------------------------------------------

@@ -51,8 +51,9 @@ BY_LIMIT_HEADER: Final = """
 ## By limit
 
 A count that is right for the only process of a program is wrong for each of its four. So programs that start several
-processes, as many as the limit has CPUs, and libraries in a single process run under limits of 2, 3, 4 and 8 and both
-objectives. The pod's spec has nothing by which Raddle would recognise the program.
+processes, as many as the limit has CPUs, and libraries in a single process run under limits of 2, 3, 4 and 8. At these,
+both objectives have the same counts and spinning. The pod's spec has nothing by which Raddle would recognise the
+program.
 
 **Threads** are those of all processes, and of each in brackets. `→` precedes the counts that the processes' library
 reports, or threadpoolctl of their OpenMP, or else of their BLAS. **Speed** is measured as above, but for 0.5 s and of
@@ -72,7 +73,7 @@ def page() -> str:
         + report.markdown_table(headings, [_cells(row) for row in result["rows"]])
         + f"{BY_LIMIT_HEADER}{_verdict(by_limit)}\n\n"
         + report.markdown_table(
-            ("", "version", "limit", "objective", "stock", "with Raddle", "speed"),
+            ("", "version", "limit", "stock", "with Raddle", "speed"),
             [_cells_by_limit(row) for row in by_limit["rows"]],
         )
     )
@@ -81,7 +82,7 @@ def page() -> str:
 def _verdict(by_limit: Mapping[str, Any]) -> str:
     rows = by_limit["rows"]
     slower = [row for row in rows if row["slower"]]
-    names = "".join(f"\n- {row['name']}, limit {row['limit']}, {row['objective']}: {_speed(row)}" for row in slower)
+    names = "".join(f"\n- {row['name']}, limit {row['limit']}: {_speed(row)}" for row in slower)
     listed = (
         f", of which {len(slower)} are slower than stock:\n{names}"
         if slower
@@ -93,7 +94,7 @@ def _verdict(by_limit: Mapping[str, Any]) -> str:
 def _cells_by_limit(row: Mapping[str, Any]) -> tuple[str, ...]:
     counts = (_count_of_each(row[side]) for side in ("stock", "raddle"))
     speed = f"{_speed(row)}{', slower' if row['slower'] else ''}"
-    return row["name"], f"{row['version']} ({row['package']})", str(row["limit"]), row["objective"], *counts, speed
+    return row["name"], f"{row['version']} ({row['package']})", str(row["limit"]), *counts, speed
 
 
 def _count_of_each(observed: Mapping[str, Any]) -> str:

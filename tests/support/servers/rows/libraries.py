@@ -82,14 +82,6 @@ ROWS = (
     _openmp("scikit-learn", "scikit-learn"),
     _openmp("XGBoost", "xgboost-cpu"),
     _openmp("XGBoost, single predictions", "xgboost-cpu", work="xgboost-cpu-one"),
-    _openmp(
-        "XGBoost, single predictions, for Latency",
-        "xgboost-cpu",
-        work="xgboost-cpu-one",
-        policy={},
-        why="the default objective gives OpenMP one thread less than the limit, for requests that come beside others'; "
-        "here one prediction follows the other on free CPUs, which is Throughput's",
-    ),
     _openmp("LightGBM", "lightgbm"),
     _openmp("faiss", "faiss-cpu"),
     _family("numexpr", "numexpr", "numexpr", "OMP_NUM_THREADS", most=5),

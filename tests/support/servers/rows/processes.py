@@ -13,7 +13,6 @@ from support.servers.row import Program, Request, Row, environment, pypi
 from support.servers.rows.stacks import UNCHANGED, with_torch
 
 LIMITS_CPUS = (2, 3, 4, 8)
-OBJECTIVES = ("Latency", "Throughput")
 PROCESSES = environment(
     "processes",
     "numpy==2.4.6",
@@ -56,16 +55,14 @@ UWSGI = ("-c", "import pyuwsgi; pyuwsgi.run()", "--http", "127.0.0.1:{port}", "-
 
 
 def _rows(name: str, program: Program, image_env: Mapping[str, str] = IMAGE_ENV, request=None) -> Iterator[Row]:
-    for objective in OBJECTIVES:
-        for limit in LIMITS_CPUS:
-            yield Row(
-                name=name,
-                program=program,
-                limit_cpus=limit,
-                policy={"objective": objective},
-                image_env=image_env,
-                request=dataclasses.replace(request, processes=limit) if request else None,
-            )
+    for limit in LIMITS_CPUS:
+        yield Row(
+            name=name,
+            program=program,
+            limit_cpus=limit,
+            image_env=image_env,
+            request=dataclasses.replace(request, processes=limit) if request else None,
+        )
 
 
 def _program(library: str, package: str, *arguments: str) -> Program:
