@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 import report
 from load import surface, variants
-from load.measure import Cell
+from load.compare import Row
+from load.measure import Cell, Run
 from load.surface import Figures, Machine, Surface, SurfaceCell
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
@@ -125,6 +126,12 @@ def test_what_was_not_recorded_is_taken_from_its_neighbour_or_not_at_all(chosen,
     assert (judgement(chosen, one).regret is None) == (recorded is None)
 
 
+def test_regret_is_beyond_noise_where_no_run_is_as_good_as_one_of_the_best():
+    one = cell(t4_50=runs(3.0, 6.0, p50_ms=2.0), t8_never=runs(2.0, 4.0, p50_ms=1.6))
+    assert judgement("4:50", one).beyond_noise == ["p50_ms"]
+    assert judgement("8:never", one).beyond_noise == []
+
+
 def test_a_setting_harms_where_each_of_its_runs_is_above_each_of_stocks():
     one = cell(stock=runs(2.0, 3.0, cpu_ms=11.0), t1=runs(3.5, 4.0), t2_50=runs(2.5, 9.0))
     assert judgement("1", one).harm == ["p99_ms"]
@@ -147,6 +154,21 @@ def test_the_command_prints_a_line_a_cell_and_a_summary_a_rule():
         assert [line for rule in judging.RULES for line in text.splitlines() if name in line and f" {rule} " in line]
 
 
+def test_the_command_marks_what_noise_explains_and_what_is_worse_than_stock(tmp_path):
+    conditions = replace(LIMIT_4, limit_cpus=1.0)
+    one = replace(
+        cell(stock=runs(2.0, 2.1, p50_ms=3.0), t1=runs(3.0, 3.1, p50_ms=2.0), t4_50=runs(1.0, p50_ms=2.0)),
+        conditions=conditions,
+    )
+    made = Surface(machine=MACHINE, date="", raw="", cells=(one,))
+    (tmp_path / "one.json").write_text(surface.text(made))
+    text = CliRunner().invoke(main, [str(tmp_path / "one.json")]).output
+    assert "+0 % / +205 %* / +0 %" in text
+    noisy = replace(made, cells=(replace(one, settings=dict(one.settings) | {"1": runs(0.9, 3.1)}),))
+    (tmp_path / "one.json").write_text(surface.text(noisy))
+    assert re.search(r"-50 % / \+100 %~ / \+0 %", CliRunner().invoke(main, [str(tmp_path / "one.json")]).output)
+
+
 def test_the_command_writes_json_of_the_same():
     document = json.loads(CliRunner().invoke(main, ["-o", "json"]).output)
     assert document["regret"] == json.loads(FIGURES.read_text())
@@ -159,6 +181,31 @@ def test_surfaces_that_are_kept_elsewhere_can_be_judged(tmp_path):
     (tmp_path / "held-out.json").write_text(path.read_text())
     document = json.loads(CliRunner().invoke(main, [str(tmp_path / "held-out.json"), "-o", "json"]).output)
     assert set(document["regret"]) == {"held-out"}
+
+
+def test_rows_of_a_cell_become_settings_in_the_words_of_the_load_tool():
+    run = Run(
+        latencies_ms=(1.23456, 2.0),
+        missed=0,
+        cpu_s=0.004,
+        cpu_percent=1.0,
+        periods=4,
+        throttled_periods=1,
+        throttled_s=0.1,
+        steal_percent=0.0,
+        others_percent=0.0,
+        neighbour_cpu_s=0.0,
+        pool_threads=1,
+        affinity_errors=0,
+        raddle=False,
+        version="1.31.1",
+    )
+    compared = variants.without_raddle(LIMIT_4)
+    rows = [Row(cell=LIMIT_4, variant=one.name, runs=(run, run)) for one in compared]
+    made = surface.of_rows(rows, 0.00825912)
+    assert list(made.settings) == ["stock", *variants.settings_here(LIMIT_4)]
+    assert set(made.settings.values()) == {(Figures(1.23456, 2.0, 2.0, 25.0),) * 2}
+    assert (made.conditions, made.service_ms) == (LIMIT_4, 8.259)
 
 
 @pytest.mark.parametrize("cpus", [2, 16])

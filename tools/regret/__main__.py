@@ -25,7 +25,10 @@ Examples:
 """
 # What a table of cells takes; a pipe has 80.
 _COLUMNS = 140
-_LEGEND = "p50 / p99 in ms; below a choice its regret in p50 / p99 / CPU, * where it is worse than stock beyond noise"
+_LEGEND = (
+    "p50 / p99 in ms; below a choice its regret in p50 / p99 / CPU:"
+    " ~ within noise, * worse than stock beyond noise (no run of the one is as good as a run of the other)"
+)
 
 
 @click.command(epilog=EXAMPLES)
@@ -60,6 +63,7 @@ def document(one: Judgement) -> dict[str, Any]:
             if setting is not None and setting in one.cell.settings
         },
         "regret": one.regret,
+        "beyond_noise": one.beyond_noise,
         "worse_than_stock": one.harm,
     }
 
@@ -87,7 +91,8 @@ def _choice(one: Judgement) -> str:
         return f"{one.chosen}: [dim]not recorded[/]"
     by = "" if one.recorded == one.chosen else f" [dim](of {one.recorded})[/]"
     regret = " / ".join(
-        f"{100 * value:+.0f} %" + "*" * (name in one.harm) for name, value in (one.regret or {}).items()
+        f"{100 * value:+.0f} %" + "~" * (value > 0 and name not in one.beyond_noise) + "*" * (name in one.harm)
+        for name, value in (one.regret or {}).items()
     )
     return f"{one.chosen}: {_figures(one, one.recorded)}{by}\n{regret}"
 

@@ -58,15 +58,23 @@ class Judgement:
         return {name: getattr(ours, name) / getattr(theirs, name) - 1 for name in FIGURES}
 
     @property
+    def beyond_noise(self) -> list[str]:
+        """The figures in which each run of the chosen setting is above each run of the best one."""
+        return self._above(self.best)
+
+    @property
     def harm(self) -> list[str]:
         """The figures in which each run of the chosen setting is above each run of stock."""
-        ours, stock = (self.cell.settings.get(name, ()) for name in (self.recorded or "", variants.STOCK))
-        if not ours or not stock:
+        return self._above(variants.STOCK)
+
+    def _above(self, other: str) -> list[str]:
+        ours, theirs = (self.cell.settings.get(name, ()) for name in (self.recorded or "", other))
+        if not ours or not theirs:
             return []
         return [
             name
             for name in FIGURES
-            if min(getattr(run, name) for run in ours) > max(getattr(run, name) for run in stock)
+            if min(getattr(run, name) for run in ours) > max(getattr(run, name) for run in theirs)
         ]
 
 
