@@ -213,5 +213,6 @@ def test_cells_of_a_surface_have_all_callers_arrivals_and_a_full_node(cpus):
     shapes = surface.shapes(cpus)
     assert len(set(shapes)) == len(shapes)
     assert {cell.callers for cell in shapes if cell.limit_cpus == cpus} == {1, 2, cpus, 4 * cpus}
+    assert None in {cell.limit_cpus for cell in shapes}
     assert {cell.arrivals for cell in shapes} == {"regular", "Poisson", "bursts"}
     assert {cell.containers * cell.limit_cpus for cell in shapes if cell.containers > 1} == {cpus}

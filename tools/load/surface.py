@@ -127,16 +127,17 @@ def shapes(cpus: int) -> list[Cell]:
 
     Of callers, arrivals and containers at most one is not as usual: there is no time for all that could be combined.
     """
-    limits = [float(2**power) for power in range(cpus.bit_length()) if 2**power <= cpus]
+    limits = [None, *(float(2**power) for power in range(cpus.bit_length()) if 2**power <= cpus)]
     result = []
     for model, limit_cpus, share in itertools.product(table.RUN_TIMES, limits, table.SHARES_PERCENT):
-        limit = int(limit_cpus)
+        limit = int(limit_cpus or cpus)
         unusual: list[dict[str, Any]] = [{"callers": callers} for callers in sorted({2, limit, 4 * limit} - {1})]
         unusual += [{"arrivals": arrivals} for arrivals in measure.ARRIVALS if arrivals != measure.REGULAR]
         unusual += [{"containers": cpus // limit}] * (cpus // limit > 1)
-        for one in ({}, *unusual):
-            cell = Cell(model=model.name, limit_cpus=limit_cpus, requests_per_s=None, share_percent=share, **one)
-            result.append(cell)
+        result += [
+            Cell(model=model.name, limit_cpus=limit_cpus, requests_per_s=None, share_percent=share, **one)
+            for one in ({}, *unusual)
+        ]
     random.Random(0).shuffle(result)
     return result
 

@@ -24,7 +24,7 @@ Examples:
   python -m regret held-out/*.json
 """
 # What a table of cells takes; a pipe has 80.
-_COLUMNS = 140
+_COLUMNS = 150
 _LEGEND = (
     "p50 / p99 in ms; below a choice its regret in p50 / p99 / CPU:"
     " ~ within noise, * worse than stock beyond noise (no run of the one is as good as a run of the other)"
