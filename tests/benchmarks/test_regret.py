@@ -1,6 +1,7 @@
 """Regret: what the planner chooses on recorded surfaces, against the best there; the committed figures may only fall."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -9,8 +10,8 @@ from click.testing import CliRunner
 
 import report
 from load import surface, variants
-from load.compare import Row
 from load.measure import Cell, Run
+from load.store import Store
 from load.surface import Figures, Machine, Surface, SurfaceCell
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
@@ -21,6 +22,23 @@ FIGURES = report.ROOT / "benchmarks" / "regret.json"
 SURFACES = {path.stem: surface.read(path) for path in surface.committed()}
 MACHINE = Machine(cpu_model="", cpus=16, cores=16, cgroup_version=2, onnxruntime="1.31.1")
 LIMIT_4 = Cell(model="cnn-5ms", limit_cpus=4.0, requests_per_s=242.0)
+
+RUN = Run(
+    latencies_ms=(1.234, 2.0),
+    missed=0,
+    cpu_s=0.004,
+    cpu_percent=1.0,
+    periods=4,
+    throttled_periods=1,
+    throttled_s=0.1,
+    steal_percent=0.0,
+    others_percent=0.0,
+    neighbour_cpu_s=0.0,
+    pool_threads=1,
+    affinity_errors=0,
+    raddle=False,
+    version="1.31.1",
+)
 
 
 def runs(*p99s_ms, p50_ms=1.0, cpu_ms=10.0):
@@ -183,29 +201,36 @@ def test_surfaces_that_are_kept_elsewhere_can_be_judged(tmp_path):
     assert set(document["regret"]) == {"held-out"}
 
 
-def test_rows_of_a_cell_become_settings_in_the_words_of_the_load_tool():
-    run = Run(
-        latencies_ms=(1.23456, 2.0),
-        missed=0,
-        cpu_s=0.004,
-        cpu_percent=1.0,
-        periods=4,
-        throttled_periods=1,
-        throttled_s=0.1,
-        steal_percent=0.0,
-        others_percent=0.0,
-        neighbour_cpu_s=0.0,
-        pool_threads=1,
-        affinity_errors=0,
-        raddle=False,
-        version="1.31.1",
+class Recorded(Store):
+    """A store that has every run already, each alike, until it ends as by Ctrl-C."""
+
+    def __init__(self, path, cells):
+        super().__init__(path)
+        self._begun, self._cells = set(), cells
+
+    def run(self, cell, _variant, _repetition):
+        self._begun.add(cell)
+        if len(self._begun) > self._cells:
+            raise KeyboardInterrupt
+        return RUN
+
+    def service_time_s(self, _model, _runtime, _measure):
+        return 0.00825912
+
+
+def test_a_measured_surface_has_every_setting_of_its_complete_cells_and_can_be_judged(tmp_path):
+    made = surface.measured(
+        Recorded(tmp_path / "runs.jsonl", cells=3), MACHINE, progress=lambda _: None, minutes=math.inf
     )
-    compared = variants.without_raddle(LIMIT_4)
-    rows = [Row(cell=LIMIT_4, variant=one.name, runs=(run, run)) for one in compared]
-    made = surface.of_rows(rows, 0.00825912)
-    assert list(made.settings) == ["stock", *variants.settings_here(LIMIT_4)]
-    assert set(made.settings.values()) == {(Figures(1.23456, 2.0, 2.0, 25.0),) * 2}
-    assert (made.conditions, made.service_ms) == (LIMIT_4, 8.259)
+    assert len(made.cells) == 3
+    for one in made.cells:
+        assert list(one.settings) == ["stock", *variants.settings_here(one.conditions)]
+        assert set(one.settings.values()) == {(Figures(1.234, 2.0, 2.0, 25.0),) * surface.SIZE.repetitions}
+        assert one.service_ms == 8.259
+        assert one.conditions.requests_per_s > 0
+    (tmp_path / "one.json").write_text(surface.text(made))
+    assert surface.read(tmp_path / "one.json") == made
+    assert len(judging.all_judged({"one": made})) == 6
 
 
 @pytest.mark.parametrize("cpus", [2, 16])

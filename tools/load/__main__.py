@@ -10,7 +10,6 @@ import math
 import signal
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -148,23 +147,10 @@ def surface(file: Path, minutes: float) -> None:
     """
     load_table.require_quota()
     store = Store(serving.BUILD / "surface.jsonl", attempts=surfaces.SIZE.attempts)
-    machine = surfaces.here()
-    result = load_table.measured(
-        surfaces.shapes(machine.cpus),
-        surfaces.SIZE,
-        store,
-        competitors=lambda cell, _service_s, _shim: variants.without_raddle(cell),
-        progress=_say,
-        minutes=minutes,
-    )
-    cells = [
-        surfaces.of_rows(rows, result.service_s[rows[0].cell.runtime, rows[0].cell.model]) for rows in result.cells
-    ]
-    if not cells:
+    result = surfaces.measured(store, surfaces.here(), progress=_say, minutes=minutes)
+    if not result.cells:
         raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
-    raw = f"build/load/surface.jsonl of the checkout that measured, revision {report.revision()}"
-    file.write_text(surfaces.text(surfaces.Surface(machine=machine, date=date, raw=raw, cells=tuple(cells))))
+    file.write_text(surfaces.text(result))
 
 
 def _measured(conditions: Cell, variant: Variant, _repetition: int) -> Run:

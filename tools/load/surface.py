@@ -11,13 +11,15 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import report
 from load import measure, table, variants
-from load.compare import Row
+from load.compare import Progress, Row
 from load.measure import Cell
+from load.store import Store
 from raddle.machine import sysfs
 from raddle.planning.load import PERIOD_S
 from raddle_operator.local import quota
@@ -120,6 +122,24 @@ def _rounded(value: float) -> float:
 
 
 # --- measuring ------------------------------------------------------------------------------------------------------
+
+
+def measured(store: Store, machine: Machine, *, progress: Progress, minutes: float) -> Surface:
+    """As many cells of this machine as there is time for, stock and all fixed settings in each."""
+    result = table.measured(
+        shapes(machine.cpus),
+        SIZE,
+        store,
+        competitors=lambda cell, _service_s, _shim: variants.without_raddle(cell),
+        progress=progress,
+        minutes=minutes,
+    )
+    return Surface(
+        machine=machine,
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        raw=f"build/load/surface.jsonl of the checkout that measured, revision {report.revision()}",
+        cells=tuple(of_rows(rows, result.service_s[rows[0].cell.runtime, rows[0].cell.model]) for rows in result.cells),
+    )
 
 
 def shapes(cpus: int) -> list[Cell]:
