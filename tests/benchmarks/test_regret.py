@@ -239,5 +239,9 @@ def test_cells_of_a_surface_have_all_callers_arrivals_and_a_full_node(cpus):
     assert len(set(shapes)) == len(shapes)
     assert {cell.callers for cell in shapes if cell.limit_cpus == cpus} == {1, 2, cpus, 4 * cpus}
     assert None in {cell.limit_cpus for cell in shapes}
+    usual = shapes[: 3 * (1 + cpus.bit_length())]
+    assert {(cell.callers, cell.arrivals, cell.containers, cell.share_percent) for cell in usual} == {
+        (1, "regular", 1, 50)
+    }
     assert {cell.arrivals for cell in shapes} == {"regular", "Poisson", "bursts"}
     assert {cell.containers * cell.limit_cpus for cell in shapes if cell.containers > 1} == {cpus}

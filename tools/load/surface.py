@@ -143,9 +143,10 @@ def measured(store: Store, machine: Machine, *, progress: Progress, minutes: flo
 
 
 def shapes(cpus: int) -> list[Cell]:
-    """The cells of a machine with so many CPUs, without rates, in a fixed mixed order, so that any part is a sample.
+    """The cells of a machine with so many CPUs, without rates: those first that are as usual, mixed among each other.
 
-    Of callers, arrivals and containers at most one is not as usual: there is no time for all that could be combined.
+    A part of the list is so a sample. Of callers, arrivals and containers at most one is not as usual: there is no time
+    for all that could be combined.
     """
     limits = [None, *(float(2**power) for power in range(cpus.bit_length()) if 2**power <= cpus)]
     result = []
@@ -159,7 +160,11 @@ def shapes(cpus: int) -> list[Cell]:
             for one in ({}, *unusual)
         ]
     random.Random(0).shuffle(result)
-    return result
+    return sorted(result, key=_unusual)
+
+
+def _unusual(cell: Cell) -> int:
+    return (cell.callers > 1) + (cell.arrivals != measure.REGULAR) + (cell.containers > 1) + (cell.share_percent != 50)
 
 
 def of_rows(rows: Sequence[Row], service_s: float) -> SurfaceCell:
