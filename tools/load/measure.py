@@ -35,7 +35,6 @@ _WARM_UP_S = 0.3
 # When requests come: evenly, by chance, or so many at once into a queue that empties until the next ones come.
 REGULAR, POISSON, BURSTS = ARRIVALS = ("regular", "Poisson", "bursts")
 BURST = 8
-_SEED = 20261128
 
 
 class ServerError(Exception):
@@ -287,19 +286,23 @@ def _under_load(
 
     Raises ServerError.
     """
-    offer = LoadSpec(
-        rate=cell.requests_per_s,
-        seconds=cell.duration_s,
-        warm_up_s=_WARM_UP_S,
-        seed=_SEED if cell.arrivals == POISSON else None,
-        burst=BURST if cell.arrivals == BURSTS else 1,
-    )
+    offers = [
+        LoadSpec(
+            rate=cell.requests_per_s,
+            seconds=cell.duration_s,
+            warm_up_s=_WARM_UP_S,
+            # Requests of one container come by another chance than those of the next.
+            seed=number if cell.arrivals == POISSON else None,
+            burst=BURST if cell.arrivals == BURSTS else 1,
+        )
+        for number in range(len(servers))
+    ]
     with contextlib.ExitStack() as stack:
         try:
             callers = [_caller(one, cell.callers, stack) for one in servers]
             # All warm up at the same time, so that all loads begin within milliseconds.
             together = stack.enter_context(ThreadPoolExecutor(len(callers)))
-            at_end = list(together.map(lambda caller: stack.enter_context(caller.offered(offer)), callers))
+            at_end = list(together.map(lambda one, offer: stack.enter_context(one.offered(offer)), callers, offers))
             before, beside_before = _counted(servers, beside)
             results = [seen() for seen in at_end]
             after, beside_after = _counted(servers, beside)
