@@ -13,7 +13,6 @@ from rich.table import Table
 
 import report
 from load import surface, variants
-from load.verdict import FIGURES
 from regret import judging
 from regret.judging import RULES, Judgement
 
@@ -41,7 +40,7 @@ def main(files: tuple[Path, ...], output: str) -> None:
     """
     judged = judging.all_judged({path.stem: surface.read(path) for path in files or surface.committed()})
     if output == "json":
-        click.echo(report.folded_json({"regret": judging.summaries(judged), "cells": list(map(document, judged))}))
+        click.echo(report.folded_json({"surfaces": judging.summaries(judged), "cells": list(map(document, judged))}))
         return
     console = Console(width=max(Console().width, _COLUMNS))
     console.print(_cells(judged), _summaries(judging.summaries(judged)))
@@ -58,7 +57,7 @@ def document(one: Judgement) -> dict[str, Any]:
         "best_setting": one.best,
         "recorded_setting": one.recorded,
         **{
-            name: dict(zip(FIGURES, judging.median(one.cell, setting), strict=False))
+            name: judging.median(one.cell, setting)._asdict()
             for name, setting in named.items()
             if setting is not None and setting in one.cell.settings
         },
@@ -111,7 +110,9 @@ def _summaries(summaries: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Tabl
         table.add_column(heading, no_wrap=True)
     for name, by_rule in summaries.items():
         for rule, summary in by_rule.items():
-            regrets = (" / ".join(f"{100 * value:.0f}" for value in summary[figure].values()) for figure in FIGURES)
+            regrets = (
+                " / ".join(f"{100 * value:.0f}" for value in figures.values()) for figures in summary["regret"].values()
+            )
             counts = (str(summary[count]) for count in ("worse_than_stock_cells", "not_recorded_cells"))
             table.add_row(name, rule, str(summary["cells"]), *regrets, *counts)
     return table

@@ -16,9 +16,11 @@ import assembling
 from load import variants
 from load.measure import percentile
 from load.surface import Figures, Surface, SurfaceCell
-from load.verdict import FIGURES, TIE
+from load.verdict import TIE
 from raddle.planning.planner import Plan, plan
 
+# A figure's name here, where it is a ratio, -> its field in a surface.
+FIGURES: Mapping[str, str] = {"p50": "p50_ms", "p99": "p99_ms", "cpu": "cpu_ms_per_request"}
 # A rule names the setting for a cell of a surface.
 Rule = Callable[[Surface, SurfaceCell], str]
 # A count that was not recorded may stand for one that is at most so many octaves off and spins alike: 7 threads for 8.
@@ -55,7 +57,7 @@ class Judgement:
         if self.recorded is None:
             return None
         ours, theirs = (median(self.cell, setting) for setting in (self.recorded, self.best))
-        return {name: getattr(ours, name) / getattr(theirs, name) - 1 for name in FIGURES}
+        return {name: getattr(ours, field) / getattr(theirs, field) - 1 for name, field in FIGURES.items()}
 
     @property
     def beyond_noise(self) -> list[str]:
@@ -73,8 +75,8 @@ class Judgement:
             return []
         return [
             name
-            for name in FIGURES
-            if min(getattr(run, name) for run in ours) > max(getattr(run, name) for run in theirs)
+            for name, field in FIGURES.items()
+            if min(getattr(run, field) for run in ours) > max(getattr(run, field) for run in theirs)
         ]
 
 
@@ -134,7 +136,7 @@ def _summary(judged: Sequence[Judgement]) -> dict[str, Any]:
         "cells": len(judged),
         "not_recorded_cells": len(judged) - len(regrets),
         "worse_than_stock_cells": sum(bool(one.harm) for one in judged),
-        **{name: _statistics([one[name] for one in regrets]) for name in FIGURES},
+        "regret": {name: _statistics([one[name] for one in regrets]) for name in FIGURES},
     }
 
 
