@@ -1,5 +1,7 @@
 """One real run of the real server: that it serves, that its environment is exact, that a neighbour is there."""
 
+import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -31,6 +33,24 @@ def test_containers_are_asked_at_the_same_time_each_by_its_callers():
     seen = measure.run(cell, Variant(name="one", threads=1))
     assert len(seen.latencies_ms) == 2 * 10
     assert seen.cpu_s > 0
+
+
+@pytest.mark.skipif(UNAVAILABLE is not None, reason=str(UNAVAILABLE))
+def test_exclusive_cpus_are_all_that_a_server_sees():
+    cell = replace(SHORT, runtime="openmp", limit_cpus=1.0)
+    everywhere, alone = (
+        measure.run(replace(cell, exclusive=exclusive), Variant(name="stock")).pool_threads
+        for exclusive in (False, True)
+    )
+    assert (everywhere, alone) == (len(os.sched_getaffinity(0)), 1)
+
+
+def test_raddle_knows_that_cpus_are_exclusive(tmp_path):
+    shared = Cell(model=models.SMALL.name, limit_cpus=1.0, requests_per_s=20.0, duration_s=0.2)
+    plans = [
+        variants.raddle_env(cell, tmp_path, Policy())[env.PLAN] for cell in (shared, replace(shared, exclusive=True))
+    ]
+    assert [re.search(r"exclusive_cpus=(\d+)", plan)[1] for plan in plans] == ["0", "1"]
 
 
 def test_raddles_environment_loads_the_shim_and_stocks_does_not(tmp_path):

@@ -118,6 +118,11 @@ def test_the_planner_is_asked_for_the_cells_limit_and_load():
     assert judging.with_load(made, one) != "1"
 
 
+def test_the_planner_spins_always_where_the_cells_cpus_are_exclusive():
+    one = replace(cell(), conditions=replace(LIMIT_4, exclusive=True))
+    assert judging.by_default(Surface(machine=MACHINE, date="", raw="", cells=(one,)), one) == "4:always"
+
+
 def test_regret_is_how_much_more_the_medians_are_than_those_of_the_best_by_p99():
     one = cell(
         stock=runs(90.0),
@@ -239,6 +244,7 @@ def test_cells_of_a_surface_have_all_callers_arrivals_and_a_full_node(cpus):
     shapes = surface.shapes(cpus)
     assert len(set(shapes)) == len(shapes)
     assert {cell.callers for cell in shapes if cell.limit_cpus == cpus} == {1, 2, cpus, 4 * cpus}
+    assert [cell for cell in shapes if cell.exclusive]
     assert None in {cell.limit_cpus for cell in shapes}
     usual = shapes[: 3 * (1 + cpus.bit_length())]
     assert {(cell.callers, cell.arrivals, cell.containers, cell.share_percent) for cell in usual} == {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def main() -> None:
     show_default=True,
     help="alike, at the same time; CPUs / limit fill the node",
 )
+@click.option("--exclusive", is_flag=True, help="each container on as many CPUs of its own as its limit, by taskset")
 @click.option("--neighbour", is_flag=True, help="beside a container that keeps one CPU busy")
 @click.option(
     "--duration", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, help="seconds a run"
@@ -75,6 +77,7 @@ def cell(
     callers: int,
     arrivals: str,
     containers: int,
+    exclusive: bool,
     neighbour: bool,
     duration: float,
     repetitions: int,
@@ -82,6 +85,8 @@ def cell(
     chart_path: Path | None,
 ) -> None:
     """Compare stock, Raddle, Raddle with `load` and fixed settings in one cell."""
+    if exclusive and (limit < 1 or limit % 1 or containers * limit > len(os.sched_getaffinity(0))):
+        raise click.UsageError("--exclusive requires a whole --limit, and that many CPUs for each container")
     service_s = measure.service_time_s(model, runtime)
     share = utilisation if rate is None else None
     if rate is None:
@@ -97,6 +102,7 @@ def cell(
         callers=callers,
         arrivals=arrivals,
         containers=containers,
+        exclusive=exclusive,
     )
     with tempfile.TemporaryDirectory(prefix="raddle-load-shim-") as folder:
         try:

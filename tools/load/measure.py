@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import math
+import os
 import socket
 import statistics
 import subprocess
@@ -64,7 +65,8 @@ class Cell:
 
     `share_percent` says, where it is known, how much that rate is of what the quota can serve with one thread.
     `runtime` is one of serving.RUNTIMES. `neighbour`: another container keeps one CPU busy. So many `callers` run the
-    one session at once. `arrivals` is one of ARRIVALS. So many `containers` serve at the same time, each at this rate.
+    one session at once. `arrivals` is one of ARRIVALS. So many `containers` serve at the same time, each at this rate;
+    `exclusive`: each on as many CPUs as its limit that no other one has, which is then a whole number.
     """
 
     model: str
@@ -77,6 +79,7 @@ class Cell:
     callers: int = 1
     arrivals: str = REGULAR
     containers: int = 1
+    exclusive: bool = False
 
     @property
     def title(self) -> str:
@@ -87,7 +90,8 @@ class Cell:
         parts = [
             f"{self.containers} × " * (self.containers > 1) + f"{self.runtime}, " * (self.runtime != "onnxruntime"),
             f"{self.model}, {limit}, {rate}, {self.callers} caller" + "s" * (self.callers > 1),
-            f", {self.arrivals}" * (self.arrivals != REGULAR) + ", a busy neighbour" * self.neighbour,
+            f", {self.arrivals}" * (self.arrivals != REGULAR) + ", exclusive CPUs" * self.exclusive,
+            ", a busy neighbour" * self.neighbour,
         ]
         return "".join(parts)
 
@@ -158,7 +162,7 @@ def run(cell: Cell, variant: Variant) -> Run:
     """
     with contextlib.ExitStack() as stack:
         beside = stack.enter_context(neighbour.busy()) if cell.neighbour else None
-        servers = [_started(cell, variant, stack) for _ in range(cell.containers)]
+        servers = [_started(cell, variant, number, stack) for number in range(cell.containers)]
         results, meanwhile, neighbour_s = _under_load(cell, servers, beside)
         errors = sum(one.stderr().count("pthread_setaffinity_np failed") for one in servers)
     used, limited, ready = meanwhile.usage, cell.limit_cpus is not None, [one.ready for one in servers]
@@ -199,10 +203,17 @@ class _Server:
         return quota.Usage(cpu_s=times.user + times.system)
 
 
-def _started(cell: Cell, variant: Variant, stack: contextlib.ExitStack) -> _Server:
+def _started(cell: Cell, variant: Variant, number: int, stack: contextlib.ExitStack) -> _Server:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-load-")))
+    argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", variant.threads, variant.spin)
+    if cell.exclusive:
+        width = int(cell.limit_cpus or 1)
+        own = sorted(os.sched_getaffinity(0))[number * width : (number + 1) * width]
+        argv = ["taskset", "--cpu-list", ",".join(map(str, own)), *argv]
     group = _group(cell, stack)
-    return _Server(*stack.enter_context(_serving(cell, variant, group, folder)))
+    if group is not None:
+        argv = group.command(argv)
+    return stack.enter_context(_serving(argv, variant, group, folder))
 
 
 def _group(cell: Cell, stack: contextlib.ExitStack) -> quota.Group | None:
@@ -241,12 +252,7 @@ def service_time_s(model: str, runtime: str) -> float:
 
 
 @contextlib.contextmanager
-def _serving(
-    cell: Cell, variant: Variant, group: quota.Group | None, folder: Path
-) -> Iterator[tuple[subprocess.Popen[str], quota.Group | None, Path, dict[str, Any]]]:
-    argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", variant.threads, variant.spin)
-    if group is not None:
-        argv = group.command(argv)
+def _serving(argv: Sequence[str], variant: Variant, group: quota.Group | None, folder: Path) -> Iterator[_Server]:
     with (folder / "stderr").open("w") as stderr:
         process = subprocess.Popen(
             argv,
@@ -259,7 +265,7 @@ def _serving(
         )
     with process:
         try:
-            yield process, group, folder, _ready(process, folder)
+            yield _Server(process, group, folder, _ready(process, folder))
         finally:
             process.kill()
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,8 +145,8 @@ def measured(store: Store, machine: Machine, *, progress: Progress, minutes: flo
 def shapes(cpus: int) -> list[Cell]:
     """The cells of a machine with so many CPUs, without rates: those first that are as usual, mixed among each other.
 
-    A part of the list is so a sample. Of callers, arrivals and containers at most one is not as usual: there is no time
-    for all that could be combined.
+    A part of the list is so a sample. Of callers, arrivals, containers and exclusive CPUs at most one is not as usual:
+    there is no time for all that could be combined.
     """
     limits = [None, *(float(2**power) for power in range(cpus.bit_length()) if 2**power <= cpus)]
     result = []
@@ -154,7 +154,7 @@ def shapes(cpus: int) -> list[Cell]:
         limit = int(limit_cpus or cpus)
         unusual: list[dict[str, Any]] = [{"callers": callers} for callers in sorted({2, limit, 4 * limit} - {1})]
         unusual += [{"arrivals": arrivals} for arrivals in measure.ARRIVALS if arrivals != measure.REGULAR]
-        unusual += [{"containers": cpus // limit}] * (cpus // limit > 1)
+        unusual += [{"containers": cpus // limit}, {"exclusive": True}] * (cpus // limit > 1)
         result += [
             Cell(model=model.name, limit_cpus=limit_cpus, requests_per_s=None, share_percent=share, **one)
             for one in ({}, *unusual)
@@ -164,7 +164,8 @@ def shapes(cpus: int) -> list[Cell]:
 
 
 def _unusual(cell: Cell) -> int:
-    return (cell.callers > 1) + (cell.arrivals != measure.REGULAR) + (cell.containers > 1) + (cell.share_percent != 50)
+    usual = replace(cell, callers=1, arrivals=measure.REGULAR, containers=1, exclusive=False)
+    return (cell != usual) + (cell.share_percent != 50)
 
 
 def of_rows(rows: Sequence[Row], service_s: float) -> SurfaceCell:

@@ -101,7 +101,10 @@ def fixed(runtime: str, setting: str) -> Variant:
 def budget(cell: Cell) -> Budget:
     """What the planner knows of a container of the cell."""
     limit = cell.limit_cpus
-    return Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
+    because = "no CPU limit" if limit is None else f"limits.cpu {limit:g}"
+    if cell.exclusive:
+        return Budget(quota_cpus=limit, whole_cpus=int(limit or 1), dedicated="taskset", because=because)
+    return Budget(quota_cpus=limit, because=because)
 
 
 def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:

@@ -158,5 +158,6 @@ def setting_of(made: Plan) -> str:
     """The plan's pool in the words of a surface."""
     if made.intra_op is None:
         return variants.STOCK
-    spin = str(made.spin_duration_us) if made.spinning == "bounded" else made.spinning
+    spins = made.exclusive_spinning or made.spinning
+    spin = str(made.spin_duration_us) if spins == "bounded" else spins
     return "1" if made.intra_op == 1 else f"{made.intra_op}:{spin}"
