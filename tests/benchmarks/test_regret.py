@@ -52,7 +52,7 @@ def cell(**settings):
 
 
 def judgement(chosen, one):
-    made = Surface(machine=MACHINE, date="", raw="", cells=(one,))
+    made = Surface(machine=MACHINE, date="", cells=(one,))
     (result,) = judging.all_judged({"made up": made}, {"rule": lambda _surface, _cell: chosen})
     return result
 
@@ -92,7 +92,7 @@ def test_every_surface_has_cells_with_stock_and_others():
 def test_a_surface_is_read_as_it_was_written(tmp_path):
     conditions = replace(LIMIT_4, limit_cpus=None, callers=8, containers=4, arrivals="bursts")
     one = replace(cell(stock=runs(9.0), t4_50=runs(2.0, 2.5)), conditions=conditions)
-    made = Surface(machine=MACHINE, date="2026-11-28", raw="somewhere", cells=(one,))
+    made = Surface(machine=MACHINE, date="2026-11-28", cells=(one,))
     (tmp_path / "one.json").write_text(surface.text(made))
     assert surface.read(tmp_path / "one.json") == made
 
@@ -113,14 +113,14 @@ def test_a_plan_is_one_of_a_surfaces_settings(limit_cpus, policy, setting):
 
 def test_the_planner_is_asked_for_the_cells_limit_and_load():
     one = replace(cell(), conditions=replace(LIMIT_4, limit_cpus=1.0, requests_per_s=10.0), service_ms=49.3)
-    made = Surface(machine=MACHINE, date="", raw="", cells=(one,))
+    made = Surface(machine=MACHINE, date="", cells=(one,))
     assert judging.by_default(made, one) == "1"
     assert judging.with_load(made, one) != "1"
 
 
 def test_the_planner_spins_always_where_the_cells_cpus_are_exclusive():
     one = replace(cell(), conditions=replace(LIMIT_4, exclusive=True))
-    assert judging.by_default(Surface(machine=MACHINE, date="", raw="", cells=(one,)), one) == "4:always"
+    assert judging.by_default(Surface(machine=MACHINE, date="", cells=(one,)), one) == "4:always"
 
 
 def test_regret_is_how_much_more_the_medians_are_than_those_of_the_best_by_p99():
@@ -184,7 +184,7 @@ def test_the_command_marks_what_noise_explains_and_what_is_worse_than_stock(tmp_
         cell(stock=runs(2.0, 2.1, p50_ms=3.0), t1=runs(3.0, 3.1, p50_ms=2.0), t4_50=runs(1.0, p50_ms=2.0)),
         conditions=conditions,
     )
-    made = Surface(machine=MACHINE, date="", raw="", cells=(one,))
+    made = Surface(machine=MACHINE, date="", cells=(one,))
     (tmp_path / "one.json").write_text(surface.text(made))
     text = CliRunner().invoke(main, [str(tmp_path / "one.json")]).output
     assert "+0 % / +205 %* / +0 %" in text

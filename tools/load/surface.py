@@ -60,11 +60,10 @@ class SurfaceCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """One file. `date` is when it was measured, `raw` where its runs are."""
+    """One file. `date` is when it was measured."""
 
     machine: Machine
     date: str
-    raw: str
     cells: tuple[SurfaceCell, ...]
 
 
@@ -86,7 +85,6 @@ def text(surface: Surface) -> str:
     document = {
         "machine": asdict(surface.machine),
         "date": surface.date,
-        "raw": surface.raw,
         "figures": list(Figures._fields),
         "cells": cells,
     }
@@ -106,7 +104,7 @@ def read(path: Path) -> Surface:
         for cell in document["cells"]
     ]
     machine = Machine(**document["machine"])
-    return Surface(machine=machine, date=document["date"], raw=document["raw"], cells=tuple(cells))
+    return Surface(machine=machine, date=document["date"], cells=tuple(cells))
 
 
 def committed() -> list[Path]:
@@ -137,7 +135,6 @@ def measured(store: Store, machine: Machine, *, progress: Progress, minutes: flo
     return Surface(
         machine=machine,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
-        raw=f"build/load/surface.jsonl of the checkout that measured, revision {report.revision()}",
         cells=tuple(of_rows(rows, result.service_s[rows[0].cell.runtime, rows[0].cell.model]) for rows in result.cells),
     )
 
