@@ -81,21 +81,21 @@ fuzz: native ## Fuzz the parsers in Python and C, placement and the webhook: two
 bench: native ## Measure the budgets and write docs/benchmarks.md (an hour); ARGS names some, full-load among them
 	@$(PYTHON) -m bench $(ARGS)
 
+.PHONY: regret
+regret: setup ## Print what the planner chooses in recorded cells, and what that misses; ARGS="-o json"
+	@$(PYTHON) -m regret $(ARGS)
+
 .PHONY: cluster
 cluster: setup ## Start a local cluster until Ctrl-C
 	@$(PYTHON) -m cluster up $(ARGS)
-
-.PHONY: manifests
-manifests: setup ## Write dist/install.yaml for kubectl apply; ARGS goes to helm template
-	@$(PYTHON) -m generate.chart install $(ARGS)
 
 .PHONY: images
 images: setup ## Build the container images with buildah (as root); ARGS: check, sizes, export DIR, clean
 	@$(PYTHON) -m images $(ARGS)
 
 .PHONY: generate
-generate: setup ## Write what is derived: CRDs, API reference, golden files
-	@$(PYTHON) -m generate $(ARGS)
+generate: setup ## Write what is derived: CRDs, API reference, golden files; ARGS="install [HELM OPTIONS]": dist/install.yaml
+	@$(PYTHON) -m generate$(if $(filter install,$(ARGS)),.chart) $(ARGS)
 
 .PHONY: lock
 lock: setup ## Pin packages by hash; with ARGS=--upgrade the newest that are allowed

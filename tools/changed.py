@@ -34,6 +34,7 @@ OTHERS = (
     (r"crds/|tools/generate/", ("tests/contract", "tests/integration/test_crds.py")),
     (r"charts/|examples/", ("tests/chart", "tests/contract")),
     (r"images/", ("tests/images",)),
+    (r"benchmarks/.*\.json$", ("tests/benchmarks",)),
     (r"plugins/", ("tests/headlamp",)),
     (r"tests/machines/", ("tests/raddle", "tests/raddle_operator", "tests/contract")),
     (r"tests/runtimes/(processes|node|native)/", ("tests/runtimes",)),

@@ -19,7 +19,7 @@ import numpy as np
 from report import folded_json
 from tuning.surface import FOLDER, QUANTILES
 
-_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 # As the surface names them -> microseconds.
 _SPINS = {"never": 0.0, "50": 50.0, "200": 200.0, "1000": 1000.0, "always": math.inf}
 _PERIOD_MS = 100.0
@@ -257,10 +257,9 @@ def drawn(seed: int) -> Site:
 
 
 def _shapes(site: Site) -> Iterator[dict[str, Any]]:
-    cpus = site.machine.cores * site.machine.threads_per_core
     exclusive = site.machine.exclusive_cpus // site.machine.threads_per_core
     room = exclusive or math.ceil(site.limit_cpus or site.machine.cores)
-    most = min(cpus, max(2 * room, site.machine.cores))
+    most = 2 * max(room, site.machine.cores)
     instances = sorted({1, *(2**power for power in range(1, 5) if 2**power <= room), min(room, 16)})
     for count in instances if "instances" in site.can else [1]:
         for spins, spin_us in _SPINS.items():

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from load import compare, models, serving, table, variants, verdict
 from load.__main__ import main as load_main
-from load.measure import Cell, Run, Variant, percentile
+from load.measure import BURSTS, Cell, Run, Variant, percentile
 from load.store import Store
 from raddle import env
+from raddle.machine import sysfs
+from raddle_tuner.search.space import thread_counts
 
-CELL = Cell(model="cnn-1ms", limit_cpus=0.5, rate=100.0, share_percent=50)
+CELL = Cell(model="cnn-1ms", limit_cpus=0.5, requests_per_s=100.0, share_percent=50)
 CALM = Run(
     latencies_ms=(1.4,) * 98 + (2.0,) * 2,
     missed=0,
@@ -256,9 +258,10 @@ def test_a_stored_run_is_not_measured_again_and_a_torn_line_is(tmp_path):
 def test_a_table_has_cells_of_all_runtimes_limits_and_utilisations(whole, cells):
     shapes = table.shapes(whole)
     assert len(set(shapes)) == len(shapes) == cells
-    runtimes, sizes, limits, utilisations = (set(each) for each in zip(*(shape[:4] for shape in shapes), strict=True))
-    assert (runtimes, limits, utilisations) == (set(serving.RUNTIMES), {0.5, 1.0, 1.5, 2.0}, {10, 50, 85})
-    assert sizes >= {models.SMALL, models.MEDIUM, models.LARGE}
+    assert {cell.runtime for cell in shapes} == set(serving.RUNTIMES)
+    assert {cell.limit_cpus for cell in shapes} == {0.5, 1.0, 1.5, 2.0}
+    assert {cell.share_percent for cell in shapes} == {10, 50, 85}
+    assert {cell.model for cell in shapes} >= {model.name for model in (models.SMALL, models.MEDIUM, models.LARGE)}
 
 
 def test_a_run_is_as_long_as_its_requests_need_within_bounds():
@@ -271,16 +274,16 @@ def test_a_run_is_as_long_as_its_requests_need_within_bounds():
 @pytest.mark.parametrize(
     ("runtime", "settings"),
     [
-        ("onnxruntime", ["1", "2:never", "2:200", "2:always"]),
+        ("onnxruntime", ["1", "2:never", "2:50", "2:200", "2:always"]),
         ("torch", ["1", "2", "2:PASSIVE"]),
-        ("blas", [f"{one}+{blas}" for one in ("1", "2:never", "2:200", "2:always") for blas in (1, 2)]),
+        ("blas", [f"{one}+{blas}" for one in ("1", "2:never", "2:50", "2:200", "2:always") for blas in (1, 2)]),
     ],
 )
 def test_the_fixed_settings_are_all_that_a_user_could_write(runtime, settings):
-    assert variants.all_settings(runtime, 2) == settings
-    names = [variants.fixed(runtime, setting).name for setting in variants.all_settings(runtime, 8)]
+    assert variants.all_settings(runtime, (1, 2)) == settings
+    names = [variants.fixed(runtime, setting).name for setting in variants.all_settings(runtime, (1, 2, 4, 8))]
     assert len(set(names)) == len(names)
-    assert all(variants.fixed(runtime, setting) for setting in variants.all_settings(runtime, 1))
+    assert all(variants.fixed(runtime, setting) for setting in variants.all_settings(runtime, (1,)))
 
 
 @pytest.mark.parametrize(
@@ -310,6 +313,25 @@ def test_a_setting_that_a_runtime_has_not_is_refused_with_those_that_it_has(runt
         variants.fixed(runtime, setting)
 
 
+def test_the_settings_that_are_compared_go_beyond_the_limit_and_the_cores():
+    """On 16 cores twice the limit was best in four cells of seven, and a table that ended at four could not show it."""
+    cores = len(sysfs.read_machine().cores)
+    counts = {int(setting.partition(":")[0]) for setting in variants.settings_here(CELL)}
+    assert counts == set(thread_counts(1, cores))
+    assert max(counts) > cores
+
+
+def test_raddle_with_load_knows_callers_too():
+    _, known = variants.policies(replace(CELL, callers=4), 0.0014)
+    assert (known.run_time_us, known.request_rate, known.concurrent_runs) == (1400, 100.0, 4)
+
+
+def test_a_title_names_what_is_unusual():
+    assert CELL.title == "cnn-1ms, limit 0.5, 100/s (50 %), 1 caller"
+    unusual = replace(CELL, callers=4, arrivals=BURSTS, containers=2, neighbour=True, limit_cpus=None, runtime="torch")
+    assert unusual.title == "2 × torch, cnn-1ms, no limit, 100/s (50 %), 4 callers, bursts, a busy neighbour"
+
+
 def test_raddle_with_load_knows_run_time_and_rate(tmp_path):
     found = {variant.name: variant for variant in variants.competitors(CELL, 0.0014, tmp_path, ["1"])}
     assert list(found) == [variants.STOCK, variants.RADDLE, variants.WITH_LOAD, "1 thread"]
@@ -319,7 +341,9 @@ def test_raddle_with_load_knows_run_time_and_rate(tmp_path):
     assert env.PLAN in found[variants.WITH_LOAD].env
 
 
-@pytest.mark.parametrize("option", ["--utilisation=0", "--repetitions=0", "--duration=0", "--rate=-1", "--limit=-1"])
+@pytest.mark.parametrize(
+    "option", ["--utilisation=0", "--repetitions=0", "--duration=0", "--rate=-1", "--limit=-1", "--callers=0"]
+)
 def test_conditions_that_no_run_can_have_are_refused_before_anything_is_measured(option):
     result = CliRunner().invoke(load_main, ["cell", option])
     assert result.exit_code == 2

@@ -1,5 +1,7 @@
 """One real run of the real server: that it serves, that its environment is exact, that a neighbour is there."""
 
+import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +16,7 @@ from raddle_operator.local import quota
 
 pytestmark = pytest.mark.runtime
 UNAVAILABLE = quota.available()
-SHORT = Cell(model=models.SMALL.name, limit_cpus=None, rate=50.0, duration_s=0.2)
+SHORT = Cell(model=models.SMALL.name, limit_cpus=None, requests_per_s=50.0, duration_s=0.2)
 
 
 def test_a_run_without_a_quota_has_latencies_and_no_periods():
@@ -26,9 +28,34 @@ def test_a_run_without_a_quota_has_latencies_and_no_periods():
     assert seen.throttled_percent is None
 
 
+def test_containers_are_asked_at_the_same_time_each_by_its_callers():
+    cell = replace(SHORT, callers=3, containers=2, arrivals=measure.BURSTS)
+    seen = measure.run(cell, Variant(name="one", threads=1))
+    assert len(seen.latencies_ms) == 2 * 10
+    assert seen.cpu_s > 0
+
+
+@pytest.mark.skipif(UNAVAILABLE is not None, reason=str(UNAVAILABLE))
+def test_exclusive_cpus_are_all_that_a_server_sees():
+    cell = replace(SHORT, runtime="openmp", limit_cpus=1.0)
+    everywhere, alone = (
+        measure.run(replace(cell, exclusive=exclusive), Variant(name="stock")).pool_threads
+        for exclusive in (False, True)
+    )
+    assert (everywhere, alone) == (len(os.sched_getaffinity(0)), 1)
+
+
+def test_raddle_knows_that_cpus_are_exclusive(tmp_path):
+    shared = Cell(model=models.SMALL.name, limit_cpus=1.0, requests_per_s=20.0, duration_s=0.2)
+    plans = [
+        variants.raddle_env(cell, tmp_path, Policy())[env.PLAN] for cell in (shared, replace(shared, exclusive=True))
+    ]
+    assert [re.search(r"exclusive_cpus=(\d+)", plan)[1] for plan in plans] == ["0", "1"]
+
+
 def test_raddles_environment_loads_the_shim_and_stocks_does_not(tmp_path):
-    cell = Cell(model=models.SMALL.name, runtime="blas", limit_cpus=None, rate=20.0, duration_s=0.2)
-    limited = Cell(model=models.SMALL.name, limit_cpus=0.5, rate=None)
+    cell = Cell(model=models.SMALL.name, runtime="blas", limit_cpus=None, requests_per_s=20.0, duration_s=0.2)
+    limited = Cell(model=models.SMALL.name, limit_cpus=0.5, requests_per_s=None)
     ours = Variant(name="Raddle", env=variants.raddle_env(limited, variants.deliver(tmp_path), Policy()))
     with_raddle, stock = measure.run(cell, ours), measure.run(cell, Variant(name="stock"))
     assert (with_raddle.raddle, with_raddle.pool_threads) == (True, 1)
@@ -60,7 +87,7 @@ def test_the_server_runs_outside_a_virtual_environment():
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "onnxruntime-c", "onnxruntime-node", "openmp"])
 def test_a_fixed_count_is_the_pools_in_every_runtime(runtime):
-    cell = Cell(model=models.SMALL.name, runtime=runtime, limit_cpus=None, rate=20.0, duration_s=0.1)
+    cell = Cell(model=models.SMALL.name, runtime=runtime, limit_cpus=None, requests_per_s=20.0, duration_s=0.1)
     one, three = (measure.run(cell, variants.fixed(runtime, count)) for count in ("1", "3"))
     assert three.pool_threads - one.pool_threads == 2
 

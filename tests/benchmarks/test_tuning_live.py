@@ -128,7 +128,7 @@ def test_a_site_is_measured_with_the_plan_and_without_raddle(tmp_path):
 
 def test_the_exhaustive_choice_is_the_fastest_shape_that_was_recorded(tmp_path):
     chosen = live.exhaustive(record(tmp_path))
-    assert CASE.planned(chosen.candidate)[1].intra_op == 4
+    assert CASE.planned(chosen.candidate)[1].intra_op == 8
     assert chosen.trials > 4
 
 

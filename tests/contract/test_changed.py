@@ -23,6 +23,8 @@ def graph():
         ("tests/support/reviews.py", "tests/fuzz/test_fuzz_reviews.py", "tests/raddle/test_planner.py"),
         ("tests/raddle/test_cpuset.py", "tests/raddle/test_cpuset.py", "tests/raddle/test_planner.py"),
         ("runtime/native/door.c", "tests/native", "tests/raddle/test_planner.py"),
+        ("benchmarks/regret.json", "tests/benchmarks", "tests/raddle/test_planner.py"),
+        ("runtime/raddle/planning/planner.py", "tests/benchmarks/test_regret.py", "tests/raddle/test_cpuset.py"),
         ("charts/raddle/values.yaml", "tests/chart", "tests/raddle/test_planner.py"),
     ],
 )

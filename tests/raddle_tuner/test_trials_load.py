@@ -37,6 +37,10 @@ def test_arrivals_of_another_seed_are_others_and_without_a_seed_they_are_even():
     assert arrivals.due(4, 1, None) == [0, 0.25, 0.5, 0.75]
 
 
+def test_bursts_come_at_once_and_at_the_same_rate():
+    assert arrivals.due(4, 1.5, None, burst=2) == [0, 0, 0.5, 0.5, 1, 1]
+
+
 @pytest.fixture
 def runners():
     """runners(*gates): runners that answer a request when their gate returns; None: never, until the test ends."""

@@ -1,15 +1,18 @@
 """Which settings are searched for one program on one kind of node, and why not the others."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import assembling
 from raddle.cpus.topology import Kubelet
 from raddle.planning.kinds import PolicyError
 from raddle.planning.planner import Budget
 from raddle_operator.results.candidate import Candidate
-from raddle_tuner.search.space import AXES, Case, SpaceError, space
+from raddle_tuner.search.space import AXES, Case, SpaceError, space, thread_counts
 
 LIMIT_2 = Case(machine=assembling.regular(4, 2), budget=Budget(quota_cpus=2.0), onnxruntime=(1, 29))
 EXCLUSIVE = Case(
@@ -28,10 +31,20 @@ def why_not(case, name):
     return dict(space(case).left_out)[name]
 
 
-def test_threads_are_powers_of_two_with_the_limit_the_cores_and_twice_the_limit_among_them():
-    assert values(LIMIT_2, "threads.intraOp") == [1, 2, 4]
+def test_threads_are_powers_of_two_with_the_limit_the_cores_and_twice_each_among_them():
+    assert values(LIMIT_2, "threads.intraOp") == [1, 2, 4, 8]
     three = Case(machine=assembling.regular(10), budget=Budget(quota_cpus=3.0))
-    assert values(three, "threads.intraOp") == [1, 2, 3, 4, 6, 8, 10]
+    assert values(three, "threads.intraOp") == [1, 2, 3, 4, 6, 8, 10, 16, 20]
+
+
+@given(st.integers(1, 256), st.integers(0, 256))
+def test_threads_end_neither_at_the_limit_nor_at_the_cores(fitting, cores):
+    """At limit 1 on two cores four threads were best, which a list that ended there did not have."""
+    counts = thread_counts(fitting, cores)
+    assert counts[0] == 1
+    assert counts[-1] == 2 * max(fitting, cores)
+    assert {fitting, cores or 1} <= set(counts)
+    assert all(after <= 2 * before for before, after in pairwise(counts))
 
 
 def test_without_a_machine_and_a_limit_there_are_few_threads_to_try():

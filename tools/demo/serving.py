@@ -53,8 +53,9 @@ def write(rows: list[compare.Row], folder: Path) -> None:
     limit = "no quota" if cell.limit_cpus is None else f"{cell.limit_cpus:g} CPU"
     lines = [[row.variant, *(row.text(figure) for figure in FIGURES.values())] for row in rows]
     text = (
-        f"A CNN of 1 ms per request, {limit}, {cell.rate:g} requests/s: median (range) of {len(rows[0].runs)} runs of"
-        f" `make demo ARGS=--write` on {report.machine()}:\n\n" + report.markdown_table(["", *FIGURES], lines)
+        f"A CNN of 1 ms per request, {limit}, {cell.requests_per_s:g} requests/s: median (range) of"
+        f" {len(rows[0].runs)} runs of `make demo ARGS=--write` on {report.machine()}:\n\n"
+        + report.markdown_table(["", *FIGURES], lines)
     )
     report.write_section("measured", text, report.ROOT / "README.md")
 

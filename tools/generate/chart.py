@@ -27,7 +27,7 @@ INSTALL = ROOT / "dist" / "install.yaml"
 NAMESPACE = "raddle-system"
 LOWEST_KUBERNETES = "1.30.0"
 INSTALL_HEADER = f"""\
-# Raddle as `helm template` renders it, with its namespace. Made by `make manifests`.
+# Raddle as `helm template` renders it, with its namespace. Made by `make generate ARGS=install`.
 # Install, upgrade: kubectl apply --server-side -f install.yaml
 # Uninstall, but for CRDs and policies: kubectl delete -f install.yaml --selector app.kubernetes.io/name=raddle
 ---

@@ -1,9 +1,13 @@
-"""`python -m load`: `table` is the load table of docs/benchmarks.md, `cell` compares variants in one cell."""
+"""`python -m load`: `table` is the load table of docs/benchmarks.md, `cell` compares variants in one cell.
+
+`surface` measures all settings of many cells, for `python -m regret`.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import sys
 import tempfile
@@ -14,6 +18,7 @@ from rich.console import Console
 
 import report
 from load import chart, measure, models, serving, variants
+from load import surface as surfaces
 from load import table as load_table
 from load.compare import FIGURES, print_table, rows
 from load.measure import Cell, Run, Variant
@@ -37,6 +42,18 @@ def main() -> None:
 @click.option(
     "--utilisation", type=click.IntRange(1), default=50, show_default=True, help="percent of the limit, without --rate"
 )
+@click.option(
+    "--callers", type=click.IntRange(1), default=1, show_default=True, help="that run the one session at once"
+)
+@click.option("--arrivals", type=click.Choice(measure.ARRIVALS), default=measure.REGULAR, show_default=True)
+@click.option(
+    "--containers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="alike, at the same time; CPUs / limit fill the node",
+)
+@click.option("--exclusive", is_flag=True, help="each container on as many CPUs of its own as its limit, by taskset")
 @click.option("--neighbour", is_flag=True, help="beside a container that keeps one CPU busy")
 @click.option(
     "--duration", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, help="seconds a run"
@@ -57,6 +74,10 @@ def cell(
     rate: float | None,
     utilisation: int,
     *,
+    callers: int,
+    arrivals: str,
+    containers: int,
+    exclusive: bool,
     neighbour: bool,
     duration: float,
     repetitions: int,
@@ -64,6 +85,8 @@ def cell(
     chart_path: Path | None,
 ) -> None:
     """Compare stock, Raddle, Raddle with `load` and fixed settings in one cell."""
+    if exclusive and (limit < 1 or limit % 1 or containers * limit > len(os.sched_getaffinity(0))):
+        raise click.UsageError("--exclusive requires a whole --limit, and that many CPUs for each container")
     service_s = measure.service_time_s(model, runtime)
     share = utilisation if rate is None else None
     if rate is None:
@@ -72,10 +95,14 @@ def cell(
         runtime=runtime,
         model=model,
         limit_cpus=limit or None,
-        rate=rate or None,
+        requests_per_s=rate or None,
         share_percent=share,
         neighbour=neighbour,
         duration_s=duration,
+        callers=callers,
+        arrivals=arrivals,
+        containers=containers,
+        exclusive=exclusive,
     )
     with tempfile.TemporaryDirectory(prefix="raddle-load-shim-") as folder:
         try:
@@ -90,9 +117,7 @@ def cell(
 
 
 @main.command()
-@click.option(
-    "--quick", "size", flag_value="quick", default=True, help="the most telling cells, half an hour [default]"
-)
+@click.option("--quick", "size", flag_value="quick", default=True, help="the most telling cells, an hour [default]")
 @click.option("--full", "size", flag_value="full", help="all cells, many hours; stop it and start it again at will")
 @click.option("--results", type=click.Path(path_type=Path), help="results file; default build/load/SIZE.jsonl")
 @click.option("--minutes", type=float, default=math.inf, help="begin no cell after so long; the next call goes on")
@@ -107,7 +132,7 @@ def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write
         path.unlink(missing_ok=True)
     wanted = load_table.QUICK if size == "quick" else load_table.FULL
     store = Store(path, attempts=wanted.attempts)
-    result = load_table.measured(wanted, store, progress=_say, minutes=minutes)
+    result = load_table.measured(load_table.shapes(wanted), wanted, store, progress=_say, minutes=minutes)
     if not result.cells:
         raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
     text = load_table.markdown(
@@ -116,6 +141,22 @@ def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write
     click.echo(json.dumps(load_table.document(result), indent=1) if output == "json" else text)
     if write:
         report.write_section(f"load table, {size}", text)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--minutes", type=float, default=math.inf, help="begin no cell after so long; the next call goes on")
+def surface(file: Path, minutes: float) -> None:
+    """Measure every setting of as many cells as there is time for, and write FILE, for `python -m regret`.
+
+    Raw runs are kept in build/load/surface.jsonl.
+    """
+    load_table.require_quota()
+    store = Store(serving.BUILD / "surface.jsonl", attempts=surfaces.SIZE.attempts)
+    result = surfaces.measured(store, surfaces.here(), progress=_say, minutes=minutes)
+    if not result.cells:
+        raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
+    file.write_text(surfaces.text(result))
 
 
 def _measured(conditions: Cell, variant: Variant, _repetition: int) -> Run:

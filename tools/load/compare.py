@@ -78,7 +78,7 @@ def compare(
     None for a closed loop. Raises quota.UnavailableError where no quota can be had (None still works), and
     measure.ServerError.
     """
-    cell = Cell(model=models.SMALL.name, limit_cpus=limit, rate=rate, duration_s=duration_s)
+    cell = Cell(model=models.SMALL.name, limit_cpus=limit, requests_per_s=rate, duration_s=duration_s)
     if limit is not None and (reason := quota.available()):
         raise quota.UnavailableError(reason)
     listed = [Variant(name=name, env=env) for name, env in variants.items()]

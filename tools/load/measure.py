@@ -7,14 +7,17 @@ start-up, model loading and warm-up are not in any figure.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
+import os
 import socket
 import statistics
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,9 @@ from raddle_tuner.trials.load import Caller, LoadError, LoadResult, LoadSpec
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3
+# When requests come: evenly, by chance, or so many at once into a queue that empties until the next ones come.
+REGULAR, POISSON, BURSTS = ARRIVALS = ("regular", "Poisson", "bursts")
+BURST = 8
 
 
 class ServerError(Exception):
@@ -55,29 +61,39 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The conditions. `limit_cpus` None: no quota. `rate` in requests/s, None: closed loop.
+    """The conditions. `limit_cpus` None: no quota. `requests_per_s` None: closed loop.
 
     `share_percent` says, where it is known, how much that rate is of what the quota can serve with one thread.
-    `runtime` is one of serving.RUNTIMES. `neighbour`: another container keeps one CPU busy.
+    `runtime` is one of serving.RUNTIMES. `neighbour`: another container keeps one CPU busy. So many `callers` run the
+    one session at once. `arrivals` is one of ARRIVALS. So many `containers` serve at the same time, each at this rate;
+    `exclusive`: each on as many CPUs as its limit that no other one has, which is then a whole number.
     """
 
     model: str
     limit_cpus: float | None
-    rate: float | None
+    requests_per_s: float | None
     share_percent: int | None = None
     duration_s: float = 3.0
     runtime: str = "onnxruntime"
     neighbour: bool = False
+    callers: int = 1
+    arrivals: str = REGULAR
+    containers: int = 1
+    exclusive: bool = False
 
     @property
     def title(self) -> str:
-        """For people: model, limit, rate, one caller, and the neighbour if there is one."""
+        """For people: model, limit, rate, callers, and what else is unusual."""
         limit = "no limit" if self.limit_cpus is None else f"limit {self.limit_cpus:g}"
-        rate = "closed loop" if self.rate is None else f"{self.rate:.4g}/s"
+        rate = "closed loop" if self.requests_per_s is None else f"{self.requests_per_s:.4g}/s"
         rate += "" if self.share_percent is None else f" ({self.share_percent} %)"
-        beside = ", a busy neighbour" if self.neighbour else ""
-        runtime = "" if self.runtime == "onnxruntime" else f"{self.runtime}, "
-        return f"{runtime}{self.model}, {limit}, {rate}, 1 caller{beside}"
+        parts = [
+            f"{self.containers} × " * (self.containers > 1) + f"{self.runtime}, " * (self.runtime != "onnxruntime"),
+            f"{self.model}, {limit}, {rate}, {self.callers} caller" + "s" * (self.callers > 1),
+            f", {self.arrivals}" * (self.arrivals != REGULAR) + ", exclusive CPUs" * self.exclusive,
+            ", a busy neighbour" * self.neighbour,
+        ]
+        return "".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,34 +156,64 @@ class Run:
 
 
 def run(cell: Cell, variant: Variant) -> Run:
-    """Start the server, offer the load, stop the server.
+    """Start the servers, offer the load to all of them at once, stop them.
 
     Raises quota.UnavailableError or ServerError.
     """
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-load-")))
-        group = _group(cell, stack)
         beside = stack.enter_context(neighbour.busy()) if cell.neighbour else None
-        process, ready = stack.enter_context(_serving(cell, variant, group, folder))
-        observed, meanwhile, neighbour_s = _under_load(cell, process, group, beside, folder)
-        errors = (folder / "stderr").read_text(errors="replace").count("pthread_setaffinity_np failed")
-    used, limited = meanwhile.usage, cell.limit_cpus is not None
+        servers = [_started(cell, variant, number, stack) for number in range(cell.containers)]
+        results, meanwhile, neighbour_s = _under_load(cell, servers, beside)
+        errors = sum(one.stderr().count("pthread_setaffinity_np failed") for one in servers)
+    used, limited, ready = meanwhile.usage, cell.limit_cpus is not None, [one.ready for one in servers]
     return Run(
-        latencies_ms=tuple(sorted(observed.latencies_ms)),
-        missed=observed.missed,
+        latencies_ms=tuple(sorted(itertools.chain.from_iterable(one.latencies_ms for one in results))),
+        missed=sum(one.missed for one in results),
         cpu_s=used.cpu_s,
-        cpu_percent=100 * used.cpu_s / meanwhile.seconds / (cell.limit_cpus or 1.0),
+        cpu_percent=100 * used.cpu_s / meanwhile.seconds / (cell.limit_cpus or 1.0) / cell.containers,
         periods=used.periods if limited else None,
         throttled_periods=used.throttled_periods if limited else None,
         throttled_s=used.throttled_s if limited else None,
         steal_percent=meanwhile.steal_percent,
         others_percent=meanwhile.others_percent,
         neighbour_cpu_s=neighbour_s,
-        pool_threads=ready["pool_threads"],
+        pool_threads=max(one["pool_threads"] for one in ready),
         affinity_errors=errors,
-        raddle=ready["raddle"],
-        version=ready["version"],
+        raddle=all(one["raddle"] for one in ready),
+        version=ready[0]["version"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server that is ready: its process and group, its folder, and what it says of itself."""
+
+    process: subprocess.Popen[str]
+    group: quota.Group | None
+    folder: Path
+    ready: dict[str, Any]
+
+    def stderr(self) -> str:
+        return (self.folder / "stderr").read_text(errors="replace")
+
+    def usage(self) -> quota.Usage:
+        if self.group is not None:
+            return self.group.usage()
+        times = psutil.Process(self.process.pid).cpu_times()
+        return quota.Usage(cpu_s=times.user + times.system)
+
+
+def _started(cell: Cell, variant: Variant, number: int, stack: contextlib.ExitStack) -> _Server:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-load-")))
+    argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", variant.threads, variant.spin)
+    if cell.exclusive:
+        width = int(cell.limit_cpus or 1)
+        own = sorted(os.sched_getaffinity(0))[number * width : (number + 1) * width]
+        argv = ["taskset", "--cpu-list", ",".join(map(str, own)), *argv]
+    group = _group(cell, stack)
+    if group is not None:
+        argv = group.command(argv)
+    return stack.enter_context(_serving(argv, variant, group, folder))
 
 
 def _group(cell: Cell, stack: contextlib.ExitStack) -> quota.Group | None:
@@ -201,17 +247,12 @@ def service_time_s(model: str, runtime: str) -> float:
     Three, since processes of one program differ by a fifth, and the rates of all cells are made of this.
     """
     alone = Variant(name="one thread", env={env.OMP: "1", env.OPENBLAS: "1"}, threads=1)
-    cell = Cell(model=model, runtime=runtime, limit_cpus=None, rate=None, duration_s=1.0)
+    cell = Cell(model=model, runtime=runtime, limit_cpus=None, requests_per_s=None, duration_s=1.0)
     return statistics.median(quiet_run(cell, alone, attempts=5).p50_ms for _ in range(3)) / 1000
 
 
 @contextlib.contextmanager
-def _serving(
-    cell: Cell, variant: Variant, group: quota.Group | None, folder: Path
-) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", variant.threads, variant.spin)
-    if group is not None:
-        argv = group.command(argv)
+def _serving(argv: Sequence[str], variant: Variant, group: quota.Group | None, folder: Path) -> Iterator[_Server]:
     with (folder / "stderr").open("w") as stderr:
         process = subprocess.Popen(
             argv,
@@ -224,7 +265,7 @@ def _serving(
         )
     with process:
         try:
-            yield process, _ready(process, folder)
+            yield _Server(process, group, folder, _ready(process, folder))
         finally:
             process.kill()
 
@@ -245,34 +286,60 @@ def _ready(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
 
 
 def _under_load(
-    cell: Cell, process: subprocess.Popen[str], group: quota.Group | None, beside: quota.Group | None, folder: Path
-) -> tuple[LoadResult, Interference, float]:
-    """What was seen, what the machine did meanwhile, and the neighbour's CPU seconds. Raises ServerError."""
-    offer = LoadSpec(rate=cell.rate, seconds=cell.duration_s, warm_up_s=_WARM_UP_S)
+    cell: Cell, servers: Sequence[_Server], beside: quota.Group | None
+) -> tuple[list[LoadResult], Interference, float]:
+    """What each server's callers saw, what the machine did meanwhile, and the neighbour's CPU seconds.
+
+    Raises ServerError.
+    """
+    offers = [
+        LoadSpec(
+            rate=cell.requests_per_s,
+            seconds=cell.duration_s,
+            warm_up_s=_WARM_UP_S,
+            # Requests of one container come by another chance than those of the next.
+            seed=number if cell.arrivals == POISSON else None,
+            burst=BURST if cell.arrivals == BURSTS else 1,
+        )
+        for number in range(len(servers))
+    ]
     with contextlib.ExitStack() as stack:
-        link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:
-            link.connect(str(folder / "socket"))
-            caller = Caller(runner_load.__name__, [str(link.fileno())], links=[link.fileno()])
-            stack.callback(caller.close)
-            with caller.offered(offer) as seen_at_end:
-                before, beside_before = _counted(process.pid, group, beside)
-                observed = seen_at_end()
-                after, beside_after = _counted(process.pid, group, beside)
+            callers = [_caller(one, cell.callers, stack) for one in servers]
+            # All warm up at the same time, so that all loads begin within milliseconds.
+            together = stack.enter_context(ThreadPoolExecutor(len(callers)))
+            at_end = list(together.map(lambda one, offer: stack.enter_context(one.offered(offer)), callers, offers))
+            before, beside_before = _counted(servers, beside)
+            results = [seen() for seen in at_end]
+            after, beside_after = _counted(servers, beside)
         except (LoadError, OSError) as error:
-            raise ServerError(f"{error}: {(folder / 'stderr').read_text(errors='replace')[-2000:]}") from None
+            raise ServerError(f"{error}: {''.join(one.stderr() for one in servers)[-2000:]}") from None
     neighbour_s = beside_after.since(beside_before).cpu_s
-    return observed, conditions.between(before, after, observed.cpu_s + neighbour_s), neighbour_s
+    known_s = neighbour_s + sum(one.cpu_s for one in results)
+    return results, conditions.between(before, after, known_s), neighbour_s
 
 
-def _counted(pid: int, group: quota.Group | None, beside: quota.Group | None) -> tuple[Reading, quota.Usage]:
-    """The machine with what the server has used until now, and what the neighbour has."""
-    if group is not None:
-        usage = group.usage()
-    else:
-        times = psutil.Process(pid).cpu_times()
-        usage = quota.Usage(cpu_s=times.user + times.system)
-    return conditions.read(usage), quota.Usage() if beside is None else beside.usage()
+def _caller(server: _Server, connections: int, stack: contextlib.ExitStack) -> Caller:
+    """The process that asks this server, over so many connections."""
+    links = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) for _ in range(connections)]
+    for link in links:
+        link.connect(str(server.folder / "socket"))
+    numbers = [link.fileno() for link in links]
+    caller = Caller(runner_load.__name__, list(map(str, numbers)), links=numbers)
+    stack.callback(caller.close)
+    return caller
+
+
+def _counted(servers: Sequence[_Server], beside: quota.Group | None) -> tuple[Reading, quota.Usage]:
+    """The machine with what the servers have used until now, and what the neighbour has."""
+    used = [one.usage() for one in servers]
+    total = quota.Usage(
+        cpu_s=sum(one.cpu_s for one in used),
+        periods=sum(one.periods for one in used),
+        throttled_periods=sum(one.throttled_periods for one in used),
+        throttled_s=sum(one.throttled_s for one in used),
+    )
+    return conditions.read(total), quota.Usage() if beside is None else beside.usage()
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

@@ -10,14 +10,15 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import report
 from load import measure, models, neighbour, serving, variants, verdict
 from load.compare import Progress, Row, rows
-from load.measure import Cell
+from load.measure import Cell, Variant
 from load.store import Store
 from load.verdict import FIGURES, GOALS, Comparison
 from raddle_operator.local import quota
@@ -51,7 +52,7 @@ class Size:
         return round(min(high, max(low, self.requests / (self.repetitions / 2) / rate)), 1)
 
 
-# Twenty cells in half an hour of two CPUs.
+# Twenty cells in an hour of two CPUs.
 QUICK = Size(repetitions=6, requests=200, seconds=(1.0, 3.5), attempts=2)
 FULL = Size(repetitions=10, requests=500, seconds=(2.0, 10.0), attempts=3)
 
@@ -90,13 +91,23 @@ _QUICK: tuple[tuple[str, models.Model, float, int, bool], ...] = (
 )
 
 
-def shapes(size: Size) -> list[tuple[str, models.Model, float, int, bool]]:
+def shapes(size: Size) -> list[Cell]:
     """The cells without their rates. All of them come in a fixed mixed order, so that any part is a sample."""
-    if size is QUICK:
-        return list(_QUICK)
-    result = list(itertools.product(serving.RUNTIMES, RUN_TIMES, LIMITS, SHARES_PERCENT, (False, True)))
-    random.Random(0).shuffle(result)
-    return result
+    chosen = list(_QUICK)
+    if size is not QUICK:
+        chosen = list(itertools.product(serving.RUNTIMES, RUN_TIMES, LIMITS, SHARES_PERCENT, (False, True)))
+        random.Random(0).shuffle(chosen)
+    return [
+        Cell(
+            runtime=runtime,
+            model=model.name,
+            limit_cpus=limit_cpus,
+            requests_per_s=None,
+            share_percent=share,
+            neighbour=busy,
+        )
+        for runtime, model, limit_cpus, share, busy in chosen
+    ]
 
 
 def rate_of(share_percent: int, limit_cpus: float, service_s: float) -> float:
@@ -114,39 +125,38 @@ class Measured:
     of: int
 
 
-def measured(size: Size, store: Store, *, progress: Progress, minutes: float = math.inf) -> Measured:
-    """The table, from the store where it is there. Runtimes that this machine has not got are left out.
+def measured(
+    wanted: Sequence[Cell],
+    size: Size,
+    store: Store,
+    *,
+    competitors: Callable[[Cell, float, Path], list[Variant]] = variants.competitors,
+    progress: Progress,
+    minutes: float = math.inf,
+) -> Measured:
+    """These cells, from the store where it has them. Runtimes that this machine has not got are left out.
 
     No cell is begun after so many `minutes`. Ctrl-C ends it early too, with the cells that are complete; the store
     keeps the rest of the runs for the next time.
     """
-    wanted = shapes(size)
     result = Measured(cells=[], service_s={}, missing={}, of=len(wanted))
     shim = variants.deliver(serving.BUILD / "shim")
     end_s = time.monotonic() + minutes * 60
     try:
-        for runtime, model, limit_cpus, share, busy in wanted:
+        for shape in wanted:
             if time.monotonic() > end_s:
                 break
-            if runtime in result.missing:
+            if shape.runtime in result.missing:
                 continue
             try:
-                service_s = _service_s(store, runtime, model)
+                service_s = _service_s(store, shape.runtime, shape.model)
             except (UnavailableError, measure.ServerError) as error:
-                result.missing[runtime] = str(error).splitlines()[-1]
+                result.missing[shape.runtime] = str(error).splitlines()[-1]
                 continue
-            rate = rate_of(share, limit_cpus, service_s)
-            cell = Cell(
-                runtime=runtime,
-                model=model.name,
-                limit_cpus=limit_cpus,
-                rate=rate,
-                share_percent=share,
-                neighbour=busy,
-                duration_s=size.duration_s(rate),
-            )
-            result.service_s[runtime, model.name] = service_s
-            compared = variants.competitors(cell, service_s, shim)
+            rate = rate_of(shape.share_percent or 0, shape.limit_cpus or 1.0, service_s)
+            cell = replace(shape, requests_per_s=rate, duration_s=size.duration_s(rate))
+            result.service_s[shape.runtime, shape.model] = service_s
+            compared = competitors(cell, service_s, shim)
             result.cells.append(
                 rows(cell, compared, repetitions=size.repetitions, progress=progress, measured=store.run)
             )
@@ -161,8 +171,8 @@ def require_quota() -> None:
         raise quota.UnavailableError(reason)
 
 
-def _service_s(store: Store, runtime: str, model: models.Model) -> float:
-    return store.service_time_s(model.name, runtime, lambda: measure.service_time_s(model.name, runtime))
+def _service_s(store: Store, runtime: str, model: str) -> float:
+    return store.service_time_s(model, runtime, lambda: measure.service_time_s(model, runtime))
 
 
 # --- what is written ------------------------------------------------------------------------------------------------

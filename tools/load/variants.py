@@ -8,7 +8,7 @@ ConfigMap delivers.
 from __future__ import annotations
 
 import itertools
-import os
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle_operator.injection import plan_annotations, variables
 from raddle_operator.objects import pods
+from raddle_tuner.search.space import thread_counts
 
 STOCK = "stock"
 RADDLE = "Raddle"
 WITH_LOAD = "Raddle with load"
-MOST_THREADS = 4
-_SPINS = ("never", "200", "always")
+_SPINS = ("never", "50", "200", "always")
 _WAIT_POLICY = "OMP_WAIT_POLICY"
 _POD = {"metadata": {"name": "load"}, "spec": {"containers": [{"name": "load", "image": "load"}]}}
 
@@ -35,29 +35,45 @@ def competitors(cell: Cell, service_s: float, shim: Path, settings: Sequence[str
     `service_s` is what a request takes on one thread, which a policy with `load` knows. `shim` is a folder made by
     `deliver`.
     """
-    known = Policy(run_time_us=round(1e6 * service_s), request_rate=cell.rate)
-    chosen = all_settings(cell.runtime, os.cpu_count() or 1) if settings is None else settings
+    by_default, with_load = policies(cell, service_s)
+    stock, *others = without_raddle(cell, settings)
     return [
-        Variant(name=STOCK),
-        Variant(name=RADDLE, env=raddle_env(cell, shim, Policy())),
-        Variant(name=WITH_LOAD, env=raddle_env(cell, shim, known)),
-        *(fixed(cell.runtime, setting) for setting in chosen),
+        stock,
+        Variant(name=RADDLE, env=raddle_env(cell, shim, by_default)),
+        Variant(name=WITH_LOAD, env=raddle_env(cell, shim, with_load)),
+        *others,
     ]
 
 
-def all_settings(runtime: str, cpus: int) -> list[str]:
-    """What a user could write for this runtime on a machine with so many CPUs, in the words that `fixed` reads.
+def without_raddle(cell: Cell, settings: Sequence[str] | None = None) -> list[Variant]:
+    """Stock and the fixed settings, as for `competitors`."""
+    return [Variant(name=STOCK), *(fixed(cell.runtime, setting) for setting in settings or settings_here(cell))]
 
-    One thread does not wait for others, so it has no second way to. Beside ONNX Runtime BLAS has one thread or as many
-    as there are CPUs.
+
+def policies(cell: Cell, service_s: float) -> tuple[Policy, Policy]:
+    """The default policy, and one that states all that the cell's user could know of its load."""
+    known = Policy(run_time_us=round(1e6 * service_s), request_rate=cell.requests_per_s, concurrent_runs=cell.callers)
+    return Policy(), known
+
+
+def settings_here(cell: Cell) -> list[str]:
+    """What a user could write for the cell's runtime on this machine, in the words that `fixed` reads."""
+    cores = len(sysfs.read_machine().cores)
+    return all_settings(cell.runtime, thread_counts(math.ceil(cell.limit_cpus or cores), cores))
+
+
+def all_settings(runtime: str, counts: Sequence[int]) -> list[str]:
+    """What a user could write for this runtime with these thread counts, 1 among them.
+
+    One thread does not wait for others, so it has no second way to. Beside ONNX Runtime BLAS has one thread or the most
+    of them.
     """
-    most = min(cpus, MOST_THREADS)
-    counts = range(2, most + 1)
+    several = [count for count in counts if count > 1]
     if runtime in ("torch", "openmp"):
-        return ["1", *(f"{count}{wait}" for count in counts for wait in ("", ":PASSIVE"))]
-    result = ["1", *(f"{count}:{spin}" for count in counts for spin in _SPINS)]
+        return ["1", *(f"{count}{wait}" for count in several for wait in ("", ":PASSIVE"))]
+    result = ["1", *(f"{count}:{spin}" for count in several for spin in _SPINS)]
     if runtime == "blas":
-        return [f"{one}+{blas}" for one, blas in itertools.product(result, sorted({1, most}))]
+        return [f"{one}+{blas}" for one, blas in itertools.product(result, sorted({1, *several[-1:]}))]
     return result
 
 
@@ -72,7 +88,7 @@ def fixed(runtime: str, setting: str) -> Variant:
     openmp = runtime in ("torch", "openmp")
     hows = how in ("PASSIVE", "ACTIVE") if openmp else how in ("never", "always") or how.isdecimal()
     if not count.isdecimal() or (how and not hows) or (blas and not (runtime == "blas" and blas.isdecimal())):
-        raise ValueError(f"{setting!r} is no setting of {runtime}; such are {', '.join(all_settings(runtime, 2))}")
+        raise ValueError(f"{setting!r} is no setting of {runtime}; such are {', '.join(all_settings(runtime, (1, 2)))}")
     name = f"{count} thread" + "s" * (count != "1")
     name += f", {how} us" if how.isdecimal() else f", {how}" * bool(how)
     name += f", BLAS {blas}" * bool(blas)
@@ -82,11 +98,18 @@ def fixed(runtime: str, setting: str) -> Variant:
     return Variant(name=name, env=beside, threads=int(count), spin=how or None)
 
 
+def budget(cell: Cell) -> Budget:
+    """What the planner knows of a container of the cell."""
+    limit = cell.limit_cpus
+    because = "no CPU limit" if limit is None else f"limits.cpu {limit:g}"
+    if cell.exclusive:
+        return Budget(quota_cpus=limit, whole_cpus=int(limit or 1), dedicated="taskset", because=because)
+    return Budget(quota_cpus=limit, because=because)
+
+
 def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
     """The variables that the webhook gives the container under this policy, as the kubelet resolves them."""
-    limit = cell.limit_cpus
-    budget = Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
-    plan, values = plan_annotations.compose(sysfs.read_machine(), budget, policy)
+    plan, values = plan_annotations.compose(sysfs.read_machine(), budget(cell), policy)
     (container,) = pods.pod_from_object(_POD).containers
     chosen = variables.chosen(container, plan, policy, kept=(), shim=True)
     references = {name: values[prefix] for name, prefix in chosen.references.items() if prefix in values}

@@ -191,12 +191,19 @@ def _narrowed(name: str, result: Choices, wanted: Sequence[Value]) -> Choices:
 # --- the axes -------------------------------------------------------------------------------------------------------
 
 
+def thread_counts(fitting: int, cores: int) -> list[int]:
+    """1, 2, 4 ... with what fits the limit, the cores and twice each among them; `cores` 0: not known.
+
+    A limit is CPU time and not parallelism, and with SMT, or where threads sleep between operators, even more than the
+    cores may be best: twice the larger one ends the list.
+    """
+    most = 2 * max(fitting, cores)
+    counts = {fitting, 2 * fitting, cores or 1, most, *(2**power for power in range(most.bit_length()))}
+    return sorted(count for count in counts if count <= policy.THREADS[1])
+
+
 def _threads(case: Case) -> Choices | str:
-    """1, 2, 4 ... to twice what the plan has CPUs for, that and the cores among them."""
-    most = max(2 * case.threads, case.cores)
-    counts = {1, case.threads, 2 * case.threads, case.cores or 1}
-    counts |= {2**power for power in range(most.bit_length()) if 2**power <= most}
-    return {count: {THREADS: count} for count in sorted(counts) if count <= policy.THREADS[1]}
+    return {count: {THREADS: count} for count in thread_counts(case.threads, case.cores)}
 
 
 def _spinning(case: Case) -> Choices | str:

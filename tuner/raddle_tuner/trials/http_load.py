@@ -132,7 +132,9 @@ class Server:
         if offer.rate is None:
             asked = await self._closed(callers, end_s, grace_s)
         else:
-            asked = await self._open(start_s, arrivals.due(offer.rate, offer.seconds, offer.seed), end_s, grace_s)
+            asked = await self._open(
+                start_s, arrivals.due(offer.rate, offer.seconds, offer.seed, offer.burst), end_s, grace_s
+            )
         give_up_s = end_s + grace_s
         return LoadResult(
             latencies_ms=[load.rounded_ms((give_up_s if at is None else at) - due_s) for due_s, at in asked],

@@ -37,9 +37,9 @@ class LoadError(Exception):
 class LoadSpec:
     """The load to offer: `rate` requests a second, None: each caller asks when it has its last answer.
 
-    `seed` as in `arrivals.due`. Before it there are `warm_up_s` of a closed loop that no figure has. `most` is for a
-    server asked without a rate: by as many callers as it takes until no more is answered. What is unanswered `grace_s`
-    after the end is missed; it is waited longer for a program that is slow, see `grace_s`.
+    `seed` and `burst` as in `arrivals.due`. Before it there are `warm_up_s` of a closed loop that no figure has. `most`
+    is for a server asked without a rate: by as many callers as it takes until no more is answered. What is unanswered
+    `grace_s` after the end is missed; it is waited longer for a program that is slow, see `grace_s`.
     """
 
     rate: float | None
@@ -48,6 +48,7 @@ class LoadSpec:
     warm_up_s: float = 0.0
     grace_s: float = GRACE_S
     most: bool = False
+    burst: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

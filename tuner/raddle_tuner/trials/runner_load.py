@@ -38,7 +38,7 @@ class Runners:
             self._longest_s = max([self._longest_s, *(one_ms / 1000 for one_ms in warm_up.latencies_ms)])
             time.sleep(load.PAUSE_S)
         begun()
-        due = None if offer.rate is None else arrivals.due(offer.rate, offer.seconds, offer.seed)
+        due = None if offer.rate is None else arrivals.due(offer.rate, offer.seconds, offer.seed, offer.burst)
         return self._offer(due, offer.seconds, load.grace_s(offer, self._longest_s))
 
     def _offer(self, due: Sequence[float] | None, seconds: float, grace_s: float) -> LoadResult:
