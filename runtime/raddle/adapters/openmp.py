@@ -10,10 +10,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from raddle import COMPLETED, env, mark
+from raddle import COMPLETED, env, libraries, mark
 from raddle.process import current, resolution
 
 _COUNTS = (env.OMP, env.OPENBLAS, "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+# A process beside this one that has none of these files, nor this mark, is no worker: multiprocessing's Manager.
+_MARK = "OpenMP: threads="
+_RUNTIMES = ("openblas", "mkl", "blis", "libgomp", "libiomp5", "libomp")
+_SIGNS = (
+    *(start for runtime in _RUNTIMES for start in libraries.name_starts(runtime)),
+    b"memfd:" + mark.PREFIX + _MARK.encode(),
+)
 # As the door has completed them.
 _undivided = {name: int(COMPLETED[name]) for name in _COUNTS if COMPLETED.get(name, "").isdigit()}
 
@@ -23,13 +30,16 @@ def prepare(plan_text: str) -> None:
     counts = {name: count for name, count in _undivided.items() if name not in os.environ}
     if not counts:
         return
+    # Before it is loaded, for those that import it at the same time.
+    most = max(counts.values())
+    mark.leave("openmp", f"{_MARK}{most}")
     fields = env.decode(plan_text)
-    wanted = resolution.resolve({**fields, "intra_op": max(counts.values())}, current.read_facts(fields))
+    wanted = resolution.resolve({**fields, "intra_op": most}, current.read_facts(fields, _SIGNS))
     changed = [name for name, count in counts.items() if wanted.intra_op is not None and count > wanted.intra_op]
     for name in changed:
         env.complete(name, str(wanted.intra_op))
     if changed:
-        mark.leave("openmp", f"OpenMP: threads={wanted.intra_op} ({wanted.because['intraOp']})")
+        mark.leave("openmp", f"{_MARK}{wanted.intra_op} ({wanted.because['intraOp']})")
 
 
 def install(module: Any, plan_text: str) -> None:
