@@ -12,8 +12,8 @@
  *      java             the counts, and JAVA_TOOL_OPTIONS has the option that RADDLE_LITERALS lists
  *      these, Node.js, programs that have a runtime loaded or may load one later, and nproc
  *                       the counts
- *      any other        nothing. So do shells, which could load one: entrypoints are where a count is set only if
- *                       nobody has set it
+ *      any other        nothing. So do shells, make and perl, which could load one: entrypoints and build files are
+ *                       where a count is set only if nobody has set it
  *    A process that was started without its parent's environment, and is a Python, java, Node.js or a program that has a
  *    runtime loaded, gets the plan of an ancestor.
  *    A program that was started with a library which has read its variables by now is started again with them
@@ -116,16 +116,17 @@ static bool has_runtime(bool early)
     return rd_one_is_loaded(stems);
 }
 
-/* By its name, which ends with sh, but for its version; a script's shell is its first argument. No system call says it: a
+/* A shell, make or perl. By its name, which ends with sh, but for its version; a script's shell is its first argument. No system call says it: a
  * filter may kill for one that the program itself does without. */
-static bool is_shell(const struct process *process, const char *name)
+static bool runs_scripts(const struct process *process, const char *name)
 {
     name = name[0] == '\0' && process->count > 0 ? rd_base_name(process->arguments[0]) : name;
     size_t length = rd_length(name);
     while (length > 0 && name[length - 1] <= '9') {
         length--;
     }
-    return (length > 1 && name[length - 2] == 's' && name[length - 1] == 'h') || rd_starts(name, "busybox");
+    return (length > 1 && name[length - 2] == 's' && name[length - 1] == 'h') || rd_starts(name, "busybox")
+           || rd_same(name, "make") || rd_same(name, "gmake") || rd_starts(name, "perl");
 }
 
 static enum kind kind_of(const struct process *process)
@@ -142,7 +143,7 @@ static enum kind kind_of(const struct process *process)
     if (rd_exports("napi_create_function", "libnode") || has_runtime(false)) {
         return RUNTIME;
     }
-    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !is_shell(process, name)) ? LOADER : OTHER;
+    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !runs_scripts(process, name)) ? LOADER : OTHER;
 }
 
 /* BASE/python/, where this library was preloaded from BASE and it has the shim. */
@@ -343,18 +344,20 @@ static void take_back(void)
     }
 }
 
-/* Whether a variable beats OMP_NUM_THREADS, and with it somebody's choice there. */
-static bool beats_openmp(const char *name)
-{
-    return rd_starts(name, "OPENBLAS_") || rd_starts(name, "MKL_") || rd_starts(name, "BLIS_")
-           || rd_starts(name, "NUMEXPR_");
-}
-
 /* Whether a variable is set, and not empty: runtimes take that for unset. */
 static bool is_set(const char *name)
 {
     const char *value = rd_env(name);
     return value != NULL && value[0] != '\0';
+}
+
+/* Whether a library would take this variable for one in which somebody has chosen. */
+static bool beats_a_choice(const char *name)
+{
+    bool blas = rd_starts(name, "OPENBLAS_");
+    return (blas && is_set("GOTO_NUM_THREADS")) || (rd_same(name, "KMP_BLOCKTIME") && is_set("OMP_WAIT_POLICY"))
+           || ((blas || rd_starts(name, "MKL_") || rd_starts(name, "BLIS_") || rd_starts(name, "NUMEXPR_"))
+               && is_set("OMP_NUM_THREADS"));
 }
 
 static bool is_completed(const struct process *process, const char *name)
@@ -373,7 +376,7 @@ static void complete(struct process *process, const char *name, const char *valu
 {
     struct rd_out *list = &process->completed;
     bool hidden = process->kind == PYTHON && !process->closed && !process->early;
-    if (is_set(name) || is_completed(process, name) || (beats_openmp(name) && is_set("OMP_NUM_THREADS"))
+    if (is_set(name) || is_completed(process, name) || beats_a_choice(name)
         || list->length + rd_length(name) + rd_length(value) + 3 > list->size
         || (process->kind == PYTHON && process->closed && !rd_starts(name, "ORT_"))) {
         return;

@@ -207,8 +207,8 @@ def test_a_program_that_may_load_a_runtime_later_gets_the_counts(started, progra
     assert "OMP_NUM_THREADS=2\n" in text
 
 
-@pytest.mark.parametrize("name", ["sh", "bash", "dash", "zsh-5.9", "ksh93", "busybox"])
-def test_a_shell_keeps_its_environment_so_that_entrypoints_find_what_the_image_says(started, program, name):
+@pytest.mark.parametrize("name", ["sh", "bash", "dash", "zsh-5.9", "ksh93", "busybox", "make", "gmake", "perl5.36.0"])
+def test_what_runs_scripts_keeps_its_environment_so_that_these_find_what_the_image_says(started, program, name):
     assert variables(started(program(name))) == {}
 
 
@@ -282,10 +282,22 @@ def test_openblas_gets_a_count_of_its_own_only_where_openmp_has_none(started, pr
     assert found.get("OPENBLAS_NUM_THREADS") == count
 
 
-@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"])
-@pytest.mark.parametrize(("own", "gets_it"), [({"OMP_NUM_THREADS": "1"}, False), ({"OMPX": "1"}, True)])
-def test_no_count_beats_what_somebody_else_says_of_openmp(started, program, name, own, gets_it):
-    found = variables(started(program("python3", "Py_Main"), RADDLE_LITERALS=f"{name}=4", **own))
+OPENMP_ONES = ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"]
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "gets_it"),
+    [
+        *((name, "OMP_NUM_THREADS", False) for name in OPENMP_ONES),
+        *((name, "OMPX", True) for name in OPENMP_ONES),
+        ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", False),
+        ("MKL_NUM_THREADS", "GOTO_NUM_THREADS", True),
+        ("KMP_BLOCKTIME", "OMP_WAIT_POLICY", False),
+        ("KMP_BLOCKTIME", "OMP_NUM_THREADS", True),
+    ],
+)
+def test_no_count_beats_what_somebody_has_chosen_in_another_variable(started, program, name, own, gets_it):
+    found = variables(started(program("python3", "Py_Main"), RADDLE_LITERALS=f"{name}=4", **{own: "1"}))
     assert (name in found) == gets_it
 
 
