@@ -17,7 +17,7 @@
  *    A process that was started without its parent's environment, and is a Python, java, Node.js or a program that has a
  *    runtime loaded, gets the plan of an ancestor.
  *    A program that was started with a library which has read its variables by now is started again with them
- *    (preload.c).
+ *    (preload.c); a count that was only for that library is taken out there, before main.
  *    RADDLE_COMPLETED says what is not the user's. A parent hands it on with the counts, and here both are taken out
  *    first, in any process: each has what is right for itself.
  *    Never with RADDLE_PLAN set but empty, in a set-uid program, without the folder, or where the library was opened
@@ -95,9 +95,27 @@ static const char *program_name(const struct process *process)
     return rd_base_name(path);
 }
 
-/* Whether the program was started with a library of a runtime that reads variables; `early`: that has read them by now,
- * as it was loaded before this library is asked. */
-static bool has_runtime(bool early)
+/* When libraries read their variables: before this one is asked, or with the first call. */
+enum reads { ANY_TIME, AS_LOADED, WHEN_CALLED };
+
+static enum reads reads_of(unsigned runtime)
+{
+    switch (runtime) {
+    case RD_RUNTIME_LIBGOMP:
+    case RD_RUNTIME_OPENBLAS:
+        return AS_LOADED;
+    case RD_RUNTIME_LIBIOMP5:
+    case RD_RUNTIME_LIBOMP:
+    case RD_RUNTIME_MKL:
+    case RD_RUNTIME_BLIS:
+        return WHEN_CALLED;
+    default:
+        return ANY_TIME;
+    }
+}
+
+/* Whether the program was started with a library of a runtime that reads variables, then. */
+static bool has_runtime(enum reads when)
 {
 #define LIBRARY(stem, runtime, has_variables) {stem, runtime, has_variables},
     static const struct {
@@ -108,9 +126,8 @@ static bool has_runtime(bool early)
     const char *stems[sizeof libraries / sizeof libraries[0] + 1];
     size_t count = 0;
     for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
-        bool reads_early = libraries[i].runtime == RD_RUNTIME_LIBGOMP || libraries[i].runtime == RD_RUNTIME_OPENBLAS;
         stems[count] = libraries[i].stem;
-        count += libraries[i].has_variables && (!early || reads_early);
+        count += libraries[i].has_variables && (when == ANY_TIME || reads_of(libraries[i].runtime) == when);
     }
     stems[count] = NULL;
     return rd_one_is_loaded(stems);
@@ -129,6 +146,11 @@ static bool runs_scripts(const struct process *process, const char *name)
            || rd_same(name, "make") || rd_same(name, "gmake") || rd_starts(name, "perl");
 }
 
+static bool is_node(void)
+{
+    return rd_exports("napi_create_function", "libnode");
+}
+
 static enum kind kind_of(const struct process *process)
 {
     const char *name = program_name(process);
@@ -140,7 +162,7 @@ static enum kind kind_of(const struct process *process)
     if (rd_same(name, "java")) {
         return JAVA_PROGRAM;
     }
-    if (rd_exports("napi_create_function", "libnode") || has_runtime(false)) {
+    if (is_node() || has_runtime(ANY_TIME)) {
         return RUNTIME;
     }
     return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !runs_scripts(process, name)) ? LOADER : OTHER;
@@ -323,6 +345,17 @@ static void inherit(struct process *process)
 
 /* ---- variables ---- */
 
+static void drop_all(struct rd_text variable)
+{
+    for (char **entry = rd_environment(); *entry != NULL;) {
+        if (rd_text_is(variable, *entry)) {
+            drop(entry);
+        } else {
+            entry++;
+        }
+    }
+}
+
 /* Takes out what a parent's door has completed and the parent has left as it was. */
 static void take_back(void)
 {
@@ -333,14 +366,7 @@ static void take_back(void)
     struct rd_text rest = rd_text_of(*listed + sizeof COMPLETED);
     drop(listed);
     while (rest.length > 0 && rest.length < COMPLETED_BYTES) {
-        struct rd_text one = rd_split(rest, ';', &rest, NULL);
-        for (char **entry = rd_environment(); *entry != NULL;) {
-            if (rd_text_is(one, *entry)) {
-                drop(entry);
-            } else {
-                entry++;
-            }
-        }
+        drop_all(rd_split(rest, ';', &rest, NULL));
     }
 }
 
@@ -349,6 +375,22 @@ static bool is_set(const char *name)
 {
     const char *value = rd_env(name);
     return value != NULL && value[0] != '\0';
+}
+
+/* In the second start: the counts have been read, and a program that reads them itself finds what it was started with. One
+ * may compare them with its own options, and end where they differ. */
+static void take_out_what_was_read(const struct process *process)
+{
+    const char *listed = rd_env(COMPLETED);
+    if (listed == NULL || kind_of(process) != RUNTIME || is_node() || has_runtime(WHEN_CALLED)) {
+        return;
+    }
+    for (struct rd_text rest = rd_text_of(listed); rest.length > 0;) {
+        struct rd_text one = rd_split(rest, ';', &rest, NULL);
+        if (rd_starts(one.at, "OMP_NUM_THREADS=") || rd_starts(one.at, "OPENBLAS_NUM_THREADS=")) {
+            drop_all(one);
+        }
+    }
 }
 
 /* Whether a library would take this variable for one in which somebody has chosen. */
@@ -566,6 +608,7 @@ static void open_door(struct process *process)
         return;
     }
     if (rd_was_started_again()) {
+        take_out_what_was_read(process);
         return;
     }
     take_back();
@@ -586,7 +629,7 @@ static void open_door(struct process *process)
         return;
     }
     process->closed = rd_python_closed(program_name(process), process->count, process->arguments) != 0;
-    process->early = (process->kind == RUNTIME || (process->kind == PYTHON && !process->closed)) && has_runtime(true);
+    process->early = (process->kind == RUNTIME || (process->kind == PYTHON && !process->closed)) && has_runtime(AS_LOADED);
     process->completed = rd_out(process->text, sizeof process->text);
     if (rd_plan_parse(text, &plan, &error)) {
         complete_listed(process);

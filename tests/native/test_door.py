@@ -168,7 +168,10 @@ def test_a_program_with_a_runtime_among_its_libraries_gets_the_counts(started, p
 
 @pytest.mark.parametrize(("own", "count"), [({}, "1"), ({"OMP_NUM_THREADS": "7"}, "7")])
 def test_a_library_that_reads_its_variables_before_the_door_has_the_count_in_a_second_start(tree, program, own, count):
-    """libgomp says what it has read; the program, its arguments and its environment are the same."""
+    """libgomp says what it has read; the program, its arguments and what it sees in its environment are the same.
+
+    A program may compare the variable with its own option, as GROMACS does, and end where they differ.
+    """
     server = program("server", flags=("-fopenmp", "-Wl,--no-as-needed", "-lgomp"))
     environ = {"LD_PRELOAD": f"{tree}/libraddle.so", "RADDLE_PLAN": "v=1;omp=1", "OMP_DISPLAY_ENV": "true", **own}
     done = subprocess.run([server], env=environ, capture_output=True, text=True, check=True)
@@ -176,8 +179,7 @@ def test_a_library_that_reads_its_variables_before_the_door_has_the_count_in_a_s
     assert read[-1].split() == ["OMP_NUM_THREADS", "=", f"'{count}'"]
     assert len(read) == (1 if own else 2)
     found = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
-    completed = {} if own else {"OMP_NUM_THREADS": "1", "RADDLE_COMPLETED": "OMP_NUM_THREADS=1"}
-    assert found == {**environ, **completed}
+    assert found == {**environ, **({} if own else {"RADDLE_COMPLETED": "OMP_NUM_THREADS=1"})}
 
 
 @pytest.mark.parametrize(("own", "expected"), [({}, "1 None"), ({"OMP_NUM_THREADS": "7"}, "7 7")])
