@@ -32,10 +32,11 @@ PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
 _SHARES_A_CPU, _WEIGHT_A_CPU = 1024, 100
 _MOST_SHARES, _MOST_WEIGHT = 262144, 10000
 _LEAST_QUOTA_US = 1000  # the kernel refuses less, and so does Docker; the kubelet writes this
-_PREFIX = "raddle-quota-"
+_PREFIX = "raddle-cpu-"
 # At the end of a group's name: cpu was added to the parent's cgroup.subtree_control for it. In the name, since a killed
 # run can't take it away, nor a run that ends while another has a group there.
 _ENABLED = "+cpu"
+_CHANGES = "cgroup.procs"  # locked while a run makes or holds a group beside this file, or takes +cpu away
 _PATIENCE_S = 5.0  # for a process to leave its group after its end, and for another run to make or remove its group
 _SLOW_S = 2.0  # what takes longer is announced
 _counter = itertools.count()
@@ -187,8 +188,7 @@ def sweep() -> None:
     for chain in chains:
         for parent in chain:
             with contextlib.suppress(OSError), contextlib.ExitStack() as claims:
-                # Under the lock of the parent no other run is between making its group and holding it.
-                with _locked(parent):
+                with _locked(parent / _CHANGES):
                     left = [one for one in parent.glob(f"{_PREFIX}*") if one not in chain and _claimed(one, claims)]
                 for one in left:
                     _remove(one)
@@ -260,7 +260,7 @@ def _entered(
 def _child(version: int, parent: Path) -> Iterator[Path]:
     """A new group in this one, which can have a quota and processes; at the end it is gone, with all that is in it."""
     with contextlib.ExitStack() as stack:
-        with _locked(parent):
+        with _locked(parent / _CHANGES):
             enabled = version == 1 or "cpu" in _words(parent / "cgroup.subtree_control")
             if not enabled and "cpu" not in _words(parent / "cgroup.controllers"):
                 raise OSError(errno.ENOENT, "the cpu controller is not enabled in it")
@@ -302,8 +302,8 @@ def _enter(path: Path, settings: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """The lock of a directory, which ends with this process. Raises OSError where another has it for so long."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """The lock of a file, which ends with this process at the latest. Raises OSError where another keeps it so long."""
+    descriptor = os.open(path, os.O_RDONLY)
     ends_at = time.monotonic() + patience_s
     try:
         with _announced(f"waiting for another run, which holds the lock of {path}"):
@@ -324,7 +324,7 @@ def _remove(path: Path) -> None:
     """Removes a group and those below it, and takes away what was added to the parent once no run needs it."""
     _clear(path)
     if path.name.endswith(_ENABLED):
-        with contextlib.suppress(OSError), _locked(path.parent):
+        with contextlib.suppress(OSError), _locked(path.parent / _CHANGES):
             # With settings of their own, others rely on it. The kernel itself keeps it for groups below them.
             if not any(one.name.startswith(_PREFIX) or _is_set(one) for one in path.parent.iterdir() if one.is_dir()):
                 (path.parent / "cgroup.subtree_control").write_text("-cpu")

@@ -355,7 +355,7 @@ def until(done: Callable[[], object]) -> None:
 
 def ours() -> list[Path]:
     """The groups of ours that there are, parents first."""
-    return sorted(path for path in TOP.glob("**/raddle-quota-*/"))
+    return sorted(path for path in TOP.glob("**/raddle-cpu-*/"))
 
 
 def names(group: Path) -> list[str]:
@@ -367,6 +367,7 @@ def nested(made: Made) -> tuple[subprocess.Popen[str], int]:
     """A run in a run: the outer one, and the number of the inner one."""
     outer = made.run(0.9, *PYTHON, RUN, "0.8", *SLEEPS)
     until(lambda: len(ours()) == 2 and "busybox" in names(ours()[1]))
+    expect(ours()[1].parent, ours()[0])
     return outer, int(words(ours()[0] / "cgroup.threads")[0])
 
 
