@@ -31,12 +31,14 @@ PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
 # Weight for each CPU that a pod requests: what the kubelet writes with v1, and the same proportion with v2.
 _SHARES_A_CPU, _WEIGHT_A_CPU = 1024, 100
 _MOST_SHARES, _MOST_WEIGHT = 262144, 10000
+_LEAST_SHARES = 2  # the kernel takes less for this, and so does the kubelet
 _LEAST_QUOTA_US = 1000  # the kernel refuses less, and so does Docker; the kubelet writes this
 _PREFIX = "raddle-cpu-"
 # At the end of a group's name: cpu was added to the parent's cgroup.subtree_control for it. In the name, since a killed
 # run can't take it away, nor a run that ends while another has a group there.
 _ENABLED = "+cpu"
-_CHANGES = "cgroup.procs"  # locked while a run makes or holds a group beside this file, or takes +cpu away
+# Locked while a run makes a group beside this file, claims those of killed runs, or takes +cpu away.
+_CHANGES = "cgroup.procs"
 _PATIENCE_S = 5.0  # for a process to leave its group after its end, and for another run to make or remove its group
 _SLOW_S = 2.0  # what takes longer is announced
 _counter = itertools.count()
@@ -134,7 +136,7 @@ def limited(quota_cpus: float | None, *, requested_cpus: float | None = None) ->
     settings = _settings(version, quota_cpus, requested_cpus)
     refusals: list[str] = []
     with contextlib.ExitStack() as stack:
-        # Only the cpu controller, which is first, has settings.
+        # cpuacct of v1 has no settings.
         paths = [
             _entered(version, chain, files, stack, refusals)
             for chain, files in zip(chains, (settings, {}), strict=False)
@@ -220,7 +222,7 @@ def _chains(process: str) -> tuple[int, list[list[Path]]]:
 
 
 def _settings(version: int, quota_cpus: float | None, requested_cpus: float | None) -> dict[str, str]:
-    """What is written into a group's files, in order; the last is the quota."""
+    """What is written into a group's files, in order."""
     quota_us = None if quota_cpus is None else in_us(quota_cpus)
     if version == 2:
         return {
@@ -235,7 +237,7 @@ def _settings(version: int, quota_cpus: float | None, requested_cpus: float | No
 
 
 def _weight(requested_cpus: float | None, a_cpu: int, most: int) -> int:
-    return most if requested_cpus is None else max(1, min(most, round(requested_cpus * a_cpu)))
+    return most if requested_cpus is None else max(_LEAST_SHARES, min(most, round(requested_cpus * a_cpu)))
 
 
 def _entered(
@@ -295,9 +297,9 @@ def _enter(path: Path, settings: Mapping[str, str]) -> None:
             raise OSError(error.errno, f"no process can be moved into a group of it: {error.strerror}") from error
         finally:
             child.kill()
-    for name, text in [*settings.items()][-1:]:
-        if (path / name).read_text().split() != text.split():
-            raise OSError(errno.EIO, f"{name} of a group of it is not {text} after it was written")
+    lost = [name for name, text in settings.items() if (path / name).read_text().split() != text.split()]
+    if lost:
+        raise OSError(errno.EIO, f"a group of it does not keep its {', '.join(lost)}")
 
 
 @contextlib.contextmanager
