@@ -22,7 +22,7 @@ def test_the_kernel_shows_threads_and_memory_where_the_specification_says(scenar
     assert not wrong, scenario.why
 
 
-@pytest.mark.parametrize("checks", ["limits", "quotas"])
+@pytest.mark.parametrize("checks", limits.SHAPES)
 def test_cgroups_of_version_2_are_read_and_made_as_the_kernel_enforces_them(checks, prepared, tmp_path, progress):
     found = limits.run(checks, prepared, tmp_path, progress)
     assert {check: wrong for check, wrong in found.items() if wrong} == {}

@@ -15,8 +15,11 @@ from lab import real
 from vm import qemu
 from vm.shapes import Shape
 
-# Sets of four CPUs tell everything apart; memory as a guest of one NUMA node has.
-SHAPE = Shape(shows="four cores, to look at limits only", cores=4)
+# Sets of four CPUs tell everything apart; quotas need one. Memory as a guest of one NUMA node has.
+SHAPES = {
+    "limits": Shape(shows="four cores, to look at limits only", cores=4),
+    "quotas": Shape(shows="one core, to make quotas only", cores=1),
+}
 TIMEOUT_SECONDS = 900
 # It says each check when it is done; a program of a check has two minutes.
 SILENT_SECONDS = 300
@@ -26,7 +29,7 @@ _COMPILED = shutil.ignore_patterns("__pycache__", "_native")
 def run(checks: str, prepared: real.Prepared, folder: Path, progress: Progress) -> dict[str, str | None]:
     """Check -> what is wrong, None where nothing is. Raises VMError where the guest does not come to its end.
 
-    `checks` names the guest's program.
+    `checks` names the guest's program, one of SHAPES.
     """
     files = folder / "files"
     shutil.copytree(prepared.files, files, symlinks=True)
@@ -39,7 +42,7 @@ def run(checks: str, prepared: real.Prepared, folder: Path, progress: Progress) 
         progress.tick(f"{checks}: {sum('check' in result for result in qemu.read_results(folder))} checks")
 
     qemu.run(
-        SHAPE,
+        SHAPES[checks],
         prepared.guest(files, folder),
         folder,
         timeout_s=TIMEOUT_SECONDS,
