@@ -22,7 +22,8 @@ def test_the_kernel_shows_threads_and_memory_where_the_specification_says(scenar
     assert not wrong, scenario.why
 
 
-def test_cgroups_of_version_2_are_read_as_the_kernel_enforces_them(prepared, tmp_path, progress):
-    found = limits.run(prepared, tmp_path, progress)
+@pytest.mark.parametrize("checks", limits.SHAPES)
+def test_cgroups_of_version_2_are_read_and_made_as_the_kernel_enforces_them(checks, prepared, tmp_path, progress):
+    found = limits.run(checks, prepared, tmp_path, progress)
     assert {check: wrong for check, wrong in found.items() if wrong} == {}
     assert found

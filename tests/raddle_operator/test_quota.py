@@ -1,7 +1,9 @@
 """A cgroup of its own, with a quota, for one child. Skipped, with the reason, where the machine lets none be made."""
 
 import contextlib
+import fcntl
 import os
+import signal
 import subprocess
 import sys
 
@@ -48,17 +50,83 @@ def test_the_group_is_gone_after_the_block_and_so_are_its_processes():
     assert not any(path.exists() for path in group.paths)
 
 
-@needs_cgroup
-def test_what_a_killed_run_left_behind_is_swept():
-    dead = subprocess.Popen(["/bin/true"])
-    dead.wait()
+# A run of its own process: says when it is in its group, and stays there until it is killed or its input ends.
+RUNS = """
+import subprocess, sys
+from raddle_operator.local import quota
+with quota.limited(1.0) as group:
+    command = [sys.executable, "-c", sys.argv[1], *sys.argv[2:]] if sys.argv[1:] else ["sh", "-c", "echo in; read line"]
+    subprocess.run(group.command(command))
+"""
+
+
+@pytest.fixture
+def inside():
+    """A group for the runs of a test, so that no other run is waited for: paths, and what starts a program in it."""
     with quota.limited(None) as group:
-        left = [path.parent / f"raddle-quota-{dead.pid}-0" for path in group.paths]
-        for path in left:
-            path.mkdir()
-        quota.sweep()
-        assert not any(path.exists() for path in left)
-        assert all(path.exists() for path in group.paths)
+
+        def start(*argv):
+            pipe = subprocess.PIPE
+            there = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            command = group.command([sys.executable, "-c", *argv])
+            return subprocess.Popen(command, env=there, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+        yield group.paths, start
+
+
+def left_in(paths):
+    return [below for path in paths for below in path.glob("**/raddle-cpu-*/") if below != path]
+
+
+@needs_cgroup
+@pytest.mark.parametrize("killed", ["both", "outer"])
+def test_what_killed_runs_left_is_swept_as_a_whole_unless_one_in_it_lives(killed, inside):
+    paths, start = inside
+    outer = start(RUNS, RUNS)
+    assert outer.stdout.readline() == "in\n"
+    made = left_in(paths)
+    assert len(made) == 2 * len(paths)
+    # The outer group has the inner run, and the inner one what that has started.
+    (inner,) = [int(pid) for pid in (made[0] / "cgroup.procs").read_text().split()]
+    outer.kill()
+    outer.wait()
+    if killed == "both":
+        os.kill(inner, signal.SIGKILL)
+    other = start(RUNS)
+    assert other.stdout.readline() == "in\n"
+    assert set(made) & set(left_in(paths)) == (set(made) if killed == "outer" else set())
+    _, errors = other.communicate(timeout=60)
+    assert errors == ""
+    outer.communicate(timeout=60)
+    # The inner run has ended by itself, by the end of its input.
+    assert start(RUNS).communicate("\n", timeout=60)[0] == "in\n"
+    assert left_in(paths) == []
+
+
+@needs_cgroup
+def test_a_group_is_its_runs_by_a_lock_not_by_the_number_of_a_process_which_may_be_anothers(inside):
+    paths, start = inside
+    left = [path / f"raddle-cpu-{os.getpid()}-77" for path in paths]
+    for path in left:
+        path.mkdir()
+    assert start(RUNS).communicate("\n", timeout=60)[0] == "in\n"
+    assert left_in(paths) == []
+
+
+@needs_cgroup
+@pytest.mark.slow
+def test_what_takes_long_is_said(inside):
+    paths, start = inside
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            held = os.open(path / "cgroup.procs", os.O_RDONLY)
+            stack.callback(os.close, held)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        process = start(RUNS)
+        assert process.stderr.readline() == (
+            f"raddle: still waiting for another run, which holds the lock of {paths[0]}/cgroup.procs\n"
+        )
+    assert process.communicate("\n", timeout=60)[0] == "in\n"
 
 
 @needs_cgroup

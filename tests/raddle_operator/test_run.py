@@ -191,7 +191,7 @@ def test_the_quota_is_there_and_gone_with_the_program():
     there = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
     done = started("--limit", "350m", "--", sys.executable, "-c", script, env=there)
     assert "0.35" in done.stdout, done
-    name = re.search("raddle-quota-[0-9]+-[0-9]+", done.stdout)[0]
+    name = re.search("raddle-cpu-[0-9]+-[0-9]+", done.stdout)[0]
     assert not list(Path("/sys/fs/cgroup").glob(f"**/{name}"))
 
 

@@ -85,7 +85,7 @@ def measuring(said, monkeypatch, tmp_path):
         one.__exit__()
     assert not list(folder.glob("raddle-*"))
     assert set(psutil.Process().children(recursive=True)) <= before
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/raddle-quota-{os.getpid()}-*"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/raddle-cpu-{os.getpid()}-*"))
 
 
 @pytest.fixture

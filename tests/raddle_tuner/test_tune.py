@@ -228,7 +228,7 @@ def begun(tmp_path):
     yield begin
     assert not list(folder.glob("raddle-*"))
     for pid in pids:
-        assert not list(Path("/sys/fs/cgroup").glob(f"**/raddle-quota-{pid}-*"))
+        assert not list(Path("/sys/fs/cgroup").glob(f"**/raddle-cpu-{pid}-*"))
 
 
 def ended(process, number):

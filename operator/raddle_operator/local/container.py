@@ -81,13 +81,12 @@ def _quota(
     cpus: float | None, stack: contextlib.ExitStack, say: Callable[[str], None], *, measured: bool
 ) -> tuple[quota.Group | None, Sequence[str]]:
     """The group, and what gives the command behind it the quota: () where nothing does."""
-    problem = quota.available()
-    if problem is None:
-        try:
-            group = stack.enter_context(quota.limited(cpus, requested_cpus=None if measured else cpus))
-            return group, group.command([])
-        except quota.UnavailableError as error:
-            problem = str(error)  # so much that the kernel can't count it
+    try:
+        group = stack.enter_context(quota.limited(cpus, requested_cpus=None if measured else cpus))
+    except quota.UnavailableError as error:
+        problem = str(error)
+    else:
+        return group, group.command([])
     if cpus is None:
         return None, ()
     scope = quota.scope(cpus)

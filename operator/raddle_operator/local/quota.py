@@ -1,29 +1,46 @@
 """A cgroup of its own for one child process, with a CPU quota, and what the kernel counts in it.
 
 Everything is read and written through the cgroup file system, v1 or v2, whichever has the cpu controller here. The
-group lies below the cgroup of this process, or below the nearest ancestor that lets groups with a quota be made in it
-(cgroup v2 forbids that in a group that holds processes itself). It is removed on exit, whatever the exit was; what a
-killed run left behind is removed by the next one.
+group lies below the cgroup of this process, or below the nearest ancestor where one can be made that a process can
+enter. cgroup v2 lets only its root have both processes and groups with a quota, except for threaded groups: so the
+group is threaded where its parent has processes.
+
+It is removed on exit, whatever the exit was, and its parent is as before. What a killed run left behind is removed by
+the next one: a run holds the lock (flock) of its group's directory as long as it lives, in whatever PID namespace.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import itertools
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from raddle.process import cgroupfs
+
 PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
 # Weight for each CPU that a pod requests: what the kubelet writes with v1, and the same proportion with v2.
 _SHARES_A_CPU, _WEIGHT_A_CPU = 1024, 100
 _MOST_SHARES, _MOST_WEIGHT = 262144, 10000
+_LEAST_SHARES = 2  # the kernel takes less for this, and so does the kubelet
 _LEAST_QUOTA_US = 1000  # the kernel refuses less, and so does Docker; the kubelet writes this
-_PREFIX = "raddle-quota-"
+_PREFIX = "raddle-cpu-"
+# At the end of a group's name: cpu was added to the parent's cgroup.subtree_control for it. In the name, since a killed
+# run can't take it away, nor a run that ends while another has a group there.
+_ENABLED = "+cpu"
+# Locked while a run makes a group beside this file, claims those of killed runs, or takes +cpu away.
+_CHANGES = "cgroup.procs"
+_PATIENCE_S = 5.0  # for a process to leave its group after its end, and for another run to make or remove its group
+_SLOW_S = 2.0  # what takes longer is announced
 _counter = itertools.count()
 
 
@@ -71,8 +88,8 @@ class Group:
         return ["/bin/sh", "-ec", f'{enter}shift {len(self.paths)} && exec "$@"', "sh", *map(str, self.paths), *argv]
 
     def pids(self) -> list[int]:
-        """The processes that are in it now."""
-        return [int(pid) for pid in _words(self.paths[0] / "cgroup.procs")]
+        """The processes that are in it now, and in groups below it."""
+        return sorted(_pids(self.paths[0]))
 
     def usage(self) -> Usage:
         """The kernel's counters now: cpu.stat, and with v1 cpuacct.usage (0 CPU seconds where that is not mounted)."""
@@ -115,47 +132,36 @@ def limited(quota_cpus: float | None, *, requested_cpus: float | None = None) ->
     made. On exit its processes are killed and it is gone.
     """
     sweep()
-    name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
-    group = _make(name, quota_cpus, requested_cpus)
-    try:
-        yield group
-    finally:
-        _remove(group.paths)
+    version, chains = _chains("self")
+    settings = _settings(version, quota_cpus, requested_cpus)
+    refusals: list[str] = []
+    with contextlib.ExitStack() as stack:
+        # cpuacct of v1 has no settings.
+        paths = [
+            _entered(version, chain, files, stack, refusals)
+            for chain, files in zip(chains, (settings, {}), strict=False)
+        ]
+        if not paths or paths[0] is None:
+            raise UnavailableError("no CPU quota: " + ("; ".join(refusals) or "no cgroup is mounted"))
+        yield Group(version=version, paths=tuple(path for path in paths if path is not None))
 
 
 def group_of(pid: int) -> Group | None:
     """The group that a process is in; None where that is this process's own, or not to be seen."""
-    try:
-        own, result = _own_group("self"), _own_group(str(pid))
-    except OSError:
+    version, chains = _chains(str(pid))
+    group = Group(version=version, paths=tuple(chain[0] for chain in chains))
+    if not chains or chains == _chains("self")[1] or not (group.paths[0] / "cpu.stat").exists():
         return None
-    return result if result != own and result.paths and (result.paths[0] / "cpu.stat").exists() else None
-
-
-def _own_group(process: str) -> Group:
-    mounts = _cgroup_mounts()
-    v1 = {
-        mount / _own_path(controller, process).lstrip("/"): None
-        for controller in ("cpu", "cpuacct")
-        for mount, kind, options in mounts
-        if kind == "cgroup" and controller in options
-    }
-    if v1:
-        return Group(version=1, paths=tuple(v1))
-    v2 = [mount / _own_path("", process).lstrip("/") for mount, kind, _ in mounts if kind == "cgroup2"]
-    return Group(version=2, paths=tuple(v2[:1]))
+    return group
 
 
 def available() -> str | None:
     """None where a group with a quota can be made and entered, else the reason why not."""
     try:
-        with limited(1.0) as group:
-            entered = subprocess.run(group.command(["/bin/true"]), check=False, capture_output=True, text=True)
+        with limited(1.0):
+            return None
     except UnavailableError as error:
         return str(error)
-    if entered.returncode != 0:
-        return f"a process can't be moved into {group.paths[0]}: {entered.stderr.strip()}"
-    return None
 
 
 def scope(quota_cpus: float) -> tuple[str, ...]:
@@ -163,7 +169,8 @@ def scope(quota_cpus: float) -> tuple[str, ...]:
     user = ("--user",) if os.geteuid() != 0 else ()
     command = ("systemd-run", *user, "--scope", "--quiet", "--collect", "-p", f"CPUQuota={quota_cpus * 100:g}%", "--")
     try:
-        tried = subprocess.run([*command, "true"], check=False, capture_output=True, timeout=10)
+        with _announced("waiting for systemd-run"):
+            tried = subprocess.run([*command, "true"], check=False, capture_output=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     return command if tried.returncode == 0 else ()
@@ -175,113 +182,191 @@ def in_us(quota_cpus: float) -> int:
 
 
 def sweep() -> None:
-    """Removes groups that an earlier, killed run of this module left behind (its process id is in the name)."""
-    for parent in itertools.chain.from_iterable(_parents()):
-        with contextlib.suppress(OSError):
-            for left in parent.glob(f"{_PREFIX}*"):
-                owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-                if owner.isdigit() and not Path("/proc", owner).exists():
-                    _remove((left,))
+    """Removes what killed runs left behind: each group of ours, with all below it, where no living run holds one.
+
+    Not the group that this process is in: it may be the program of a run that was killed.
+    """
+    _, chains = _chains("self")
+    for chain in chains:
+        for parent in chain:
+            with contextlib.suppress(OSError), contextlib.ExitStack() as claims:
+                with _locked(parent / _CHANGES):
+                    left = [one for one in parent.glob(f"{_PREFIX}*") if one not in chain and _claimed(one, claims)]
+                for one in left:
+                    _remove(one)
 
 
-def _make(name: str, quota_cpus: float | None, requested_cpus: float | None) -> Group:
-    refusals: list[str] = []
-    v1 = [_first_writable(chain, name, refusals) for chain in _v1_chains()]
-    if v1 and v1[0] is not None:
-        paths = tuple(path for path in v1 if path is not None)
-        return _configured(Group(version=1, paths=paths), quota_cpus, requested_cpus)
-    for parent in _v2_chain():
-        try:
-            _delegate_cpu(parent)
-            (parent / name).mkdir()
-        except OSError as error:
-            refusals.append(f"{parent}: {error.strerror}")
-            continue
-        return _configured(Group(version=2, paths=(parent / name,)), quota_cpus, requested_cpus)
-    raise UnavailableError("no CPU quota: " + ("; ".join(refusals) or "no cgroup cpu controller is mounted"))
-
-
-def _configured(group: Group, quota_cpus: float | None, requested_cpus: float | None) -> Group:
-    quota_us = None if quota_cpus is None else in_us(quota_cpus)
+def _claimed(tree: Path, claims: contextlib.ExitStack) -> bool:
+    """Whether no run held any group of the tree; then this one does."""
     try:
-        if group.version == 2:
-            (group.paths[0] / "cpu.max").write_text(f"{'max' if quota_us is None else quota_us} {PERIOD_US}")
-            (group.paths[0] / "cpu.weight").write_text(str(_weight(requested_cpus, _WEIGHT_A_CPU, _MOST_WEIGHT)))
-        else:
-            (group.paths[0] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group.paths[0] / "cpu.cfs_quota_us").write_text(str(-1 if quota_us is None else quota_us))
-            (group.paths[0] / "cpu.shares").write_text(str(_weight(requested_cpus, _SHARES_A_CPU, _MOST_SHARES)))
-    except OSError as error:
-        _remove(group.paths)
-        raise UnavailableError(f"no CPU quota: {group.paths[0]}: {error.strerror}") from error
-    return group
+        with contextlib.ExitStack() as stack:
+            for folder, _, _ in os.walk(tree):
+                if Path(folder).name.startswith(_PREFIX):
+                    stack.enter_context(_locked(Path(folder), patience_s=0))
+            claims.enter_context(stack.pop_all())
+    except OSError:
+        return False
+    return True
+
+
+def _chains(process: str) -> tuple[int, list[list[Path]]]:
+    """The cgroup version that has the cpu controller, and a process's own group and those above it, nearest first.
+
+    With v1 two such lists, where cpu and cpuacct are apart. [] where no group can be seen.
+    """
+    view = cgroupfs.View("/", cgroupfs.process_folder("/", process))
+    seen = [view.directories(controller)[:2] for controller in ("cpu", "cpuacct")]
+    version = seen[0][0]
+    chains = [list(map(Path, folders)) for its_version, folders in seen if its_version == version and folders]
+    return version, [chain for index, chain in enumerate(chains) if chain not in chains[:index]]
+
+
+def _settings(version: int, quota_cpus: float | None, requested_cpus: float | None) -> dict[str, str]:
+    """What is written into a group's files, in order."""
+    quota_us = None if quota_cpus is None else in_us(quota_cpus)
+    if version == 2:
+        return {
+            "cpu.weight": str(_weight(requested_cpus, _WEIGHT_A_CPU, _MOST_WEIGHT)),
+            "cpu.max": f"{'max' if quota_us is None else quota_us} {PERIOD_US}",
+        }
+    return {
+        "cpu.shares": str(_weight(requested_cpus, _SHARES_A_CPU, _MOST_SHARES)),
+        "cpu.cfs_period_us": str(PERIOD_US),
+        "cpu.cfs_quota_us": str(-1 if quota_us is None else quota_us),
+    }
 
 
 def _weight(requested_cpus: float | None, a_cpu: int, most: int) -> int:
-    return most if requested_cpus is None else max(1, min(most, round(requested_cpus * a_cpu)))
+    return most if requested_cpus is None else max(_LEAST_SHARES, min(most, round(requested_cpus * a_cpu)))
 
 
-def _first_writable(chain: list[Path], name: str, refusals: list[str]) -> Path | None:
+def _entered(
+    version: int, chain: list[Path], settings: Mapping[str, str], stack: contextlib.ExitStack, refusals: list[str]
+) -> Path | None:
+    """A new group with these settings, below the nearest that lets a process of ours be moved into one."""
     for parent in chain:
-        try:
-            (parent / name).mkdir()
-        except OSError as error:
-            refusals.append(f"{parent}: {error.strerror}")
-        else:
-            return parent / name
+        with contextlib.ExitStack() as attempt:
+            try:
+                with _announced(f"making a cgroup below {parent}"):
+                    path = attempt.enter_context(_child(version, parent))
+                    _enter(path, settings)
+            except OSError as error:
+                refusals.append(f"{parent}: {error.strerror}")
+            else:
+                stack.enter_context(attempt.pop_all())
+                return path
     return None
 
 
-def _delegate_cpu(parent: Path) -> None:
-    if "cpu" not in (parent / "cgroup.subtree_control").read_text().split():
-        # Only the real root may hold processes and hand controllers down; elsewhere the kernel answers EBUSY.
-        (parent / "cgroup.subtree_control").write_text("+cpu")
+@contextlib.contextmanager
+def _child(version: int, parent: Path) -> Iterator[Path]:
+    """A new group in this one, which can have a quota and processes; at the end it is gone, with all that is in it."""
+    with contextlib.ExitStack() as stack:
+        with _locked(parent / _CHANGES):
+            enabled = version == 1 or "cpu" in _words(parent / "cgroup.subtree_control")
+            if not enabled and "cpu" not in _words(parent / "cgroup.controllers"):
+                raise OSError(errno.ENOENT, "the cpu controller is not enabled in it")
+            mark = "" if enabled and not any(parent.glob(f"{_PREFIX}*{_ENABLED}")) else _ENABLED
+            path = _new(parent, mark)
+            stack.enter_context(_locked(path))
+            stack.callback(_remove, path)
+            if not enabled:
+                (parent / "cgroup.subtree_control").write_text("+cpu")
+            if _words(path / "cgroup.type") == ["domain", "invalid"]:
+                (path / "cgroup.type").write_text("threaded")
+        yield path
 
 
-def _parents() -> list[list[Path]]:
-    return [*_v1_chains(), _v2_chain()]
-
-
-def _v1_chains() -> list[list[Path]]:
-    """Where a v1 group may be made, nearest first: one chain for cpu and, if it is another hierarchy, cpuacct."""
-    chains: list[list[Path]] = []
-    for controller in ("cpu", "cpuacct"):
-        for mount, kind, options in _cgroup_mounts():
-            if kind == "cgroup" and controller in options:
-                chain = _ancestors(mount, _own_path(controller))
-                if chain not in chains:
-                    chains.append(chain)
-                break
-        else:
-            if controller == "cpu":
-                return []
-    return chains
-
-
-def _v2_chain() -> list[Path]:
-    for mount, kind, _ in _cgroup_mounts():
-        if kind == "cgroup2" and "cpu" in _words(mount / "cgroup.controllers"):
-            return _ancestors(mount, _own_path(""))
-    return []
-
-
-def _cgroup_mounts() -> list[tuple[Path, str, list[str]]]:
-    lines = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    return [(Path(at), kind, options.split(",")) for _, at, kind, options, *_ in lines if kind.startswith("cgroup")]
-
-
-def _own_path(controller: str, process: str = "self") -> str:
-    for line in Path("/proc", process, "cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
+def _new(parent: Path, mark: str) -> Path:
+    while True:
+        path = parent / f"{_PREFIX}{os.getpid()}-{next(_counter)}{mark}"
+        # A process of another PID namespace may have the same number.
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
             return path
-    return "/"
 
 
-def _ancestors(mount: Path, own: str) -> list[Path]:
-    """The own group and those above it, nearest first, as far as they are visible below the mount."""
-    inner = [mount / own.lstrip("/"), *(mount / str(up).lstrip("/") for up in Path(own).parents)]
-    return [path for path in dict.fromkeys(inner) if path.is_dir()]
+def _enter(path: Path, settings: Mapping[str, str]) -> None:
+    """Raises OSError where the group does not take its settings, or a process of ours can't be moved into it."""
+    for name, text in settings.items():
+        (path / name).write_text(text)
+    with subprocess.Popen(["/bin/sh", "-c", "read -r _"], stdin=subprocess.PIPE) as child:
+        try:
+            (path / "cgroup.procs").write_text(str(child.pid))
+        except OSError as error:
+            raise OSError(error.errno, f"no process can be moved into a group of it: {error.strerror}") from error
+        finally:
+            child.kill()
+    lost = [name for name, text in settings.items() if (path / name).read_text().split() != text.split()]
+    if lost:
+        raise OSError(errno.EIO, f"a group of it does not keep its {', '.join(lost)}")
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
+    """The lock of a file, which ends with this process at the latest. Raises OSError where another keeps it so long."""
+    descriptor = os.open(path, os.O_RDONLY)
+    ends_at = time.monotonic() + patience_s
+    try:
+        with _announced(f"waiting for another run, which holds the lock of {path}"):
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= ends_at:
+                        raise OSError(errno.EBUSY, "another run holds its lock") from None
+                    time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Removes a group and those below it, and takes away what was added to the parent once no run needs it."""
+    _clear(path)
+    if path.name.endswith(_ENABLED):
+        with contextlib.suppress(OSError), _locked(path.parent / _CHANGES):
+            # With settings of their own, others rely on it. The kernel itself keeps it for groups below them.
+            if not any(one.name.startswith(_PREFIX) or _is_set(one) for one in path.parent.iterdir() if one.is_dir()):
+                (path.parent / "cgroup.subtree_control").write_text("-cpu")
+
+
+def _is_set(group: Path) -> bool:
+    return _words(group / "cpu.max")[:1] not in ([], ["max"]) or _words(group / "cpu.weight") not in ([], ["100"])
+
+
+def _clear(top: Path) -> None:
+    """Kills what is in a group and removes it with those below; waits only for what it could kill."""
+    ends_at = time.monotonic() + _PATIENCE_S
+    with _announced(f"removing {top}"):
+        while top.exists() and time.monotonic() < ends_at:
+            pids = _pids(top)
+            try:
+                for pid in pids - {0}:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                for folder, _, _ in os.walk(top, topdown=False):
+                    Path(folder).rmdir()
+            except OSError as error:
+                if 0 in pids or error.errno not in {errno.EBUSY, errno.ENOENT}:
+                    return
+                time.sleep(0.01)
+
+
+def _pids(top: Path) -> set[int]:
+    """The processes in a group and in those below it; 0 stands for those of another PID namespace."""
+    result: set[int] = set()
+    for folder, _, _ in os.walk(top):
+        result.update(map(int, _words(Path(folder, "cgroup.procs"))))
+        # Of a threaded group only these can be read.
+        result.update(_process_of(int(thread)) for thread in _words(Path(folder, "cgroup.threads")))
+    return result
+
+
+def _process_of(thread: int) -> int:
+    words = _words(Path("/proc", str(thread), "status"))
+    return int(words[words.index("Tgid:") + 1]) if "Tgid:" in words else thread
 
 
 def _words(path: Path) -> list[str]:
@@ -291,17 +376,14 @@ def _words(path: Path) -> list[str]:
         return []
 
 
-def _remove(paths: tuple[Path, ...]) -> None:
-    """Kills what is inside and removes the directories; for 5 s, as a process needs a moment to leave its group."""
-    deadline = time.monotonic() + 5
-    for path in paths:
-        while path.exists():
-            for pid in _words(path / "cgroup.procs"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            with contextlib.suppress(OSError):
-                path.rmdir()
-                break
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.01)
+@contextlib.contextmanager
+def _announced(what: str) -> Iterator[None]:
+    """Says on standard error what is being done, if it is slow."""
+    timer = threading.Timer(_SLOW_S, print, (f"raddle: still {what}",), {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()

@@ -24,6 +24,7 @@ _MOUNTS_LIMIT_BYTES = 4 * 1024 * 1024
 _USUAL_NAMES = {
     "": ("/unified", ""),
     "cpu": ("/cpu", "/cpu,cpuacct", "/cpuacct,cpu"),
+    "cpuacct": ("/cpuacct", "/cpu,cpuacct", "/cpuacct,cpu"),
     "cpuset": ("/cpuset",),
     "memory": ("/memory",),
 }
