@@ -44,9 +44,13 @@ class _Marks:
         self.unmap.argtypes = (address, size)
 
     def leave(self, about: str, name: bytes) -> None:
-        """Puts the mark in the place of the one before about the same."""
+        """Puts the mark in the place of the one before about the same; without a name it only goes."""
         before, address = self.marks.get(about, (b"", 0))
         if before == name or (not address and len(self.marks) >= MAX_MARKS):
+            return
+        if not name:
+            self.unmap(address, 1)
+            del self.marks[about]
             return
         made = self._named(name)
         if made:
@@ -76,7 +80,7 @@ _marks: _Marks | None = None
 
 
 def leave(about: str, line: str) -> None:
-    """Leaves the line as the mark of a runtime (an adapter's name), or of COMPLAINT. Never raises."""
+    """Leaves the line as the mark of a runtime (an adapter's name), or of COMPLAINT; "" takes it back. Never raises."""
     global _marks  # noqa: PLW0603  # one per process
     try:
         marks = _marks
@@ -86,7 +90,7 @@ def leave(about: str, line: str) -> None:
         if marks.lock.acquire(blocking=False):
             try:
                 name = (PREFIX + line.encode("ascii", "replace"))[:MAX_BYTES].replace(b"\0", b"?")
-                marks.leave(about, name)
+                marks.leave(about, name if line else b"")
             finally:
                 marks.lock.release()
     except Exception as error:

@@ -36,7 +36,8 @@ SELF = """
 import json, os, sys
 print(json.dumps({
     "reached": any(type(finder).__module__ == "raddle.shim" for finder in sys.meta_path),
-    "environ": dict(os.environ), "path": [entry for entry in sys.path if "raddle" in entry], "prefix": sys.prefix,
+    "environ": dict(os.environ), "prefix": sys.prefix,
+    "path": [entry for entry in sys.path if "/opt/raddle" in entry or "/raddle-door-" in entry],
 }))
 """
 # A program of C's that is what it is told to be: it prints its environment as main and libc have it, in their order.

@@ -16,13 +16,14 @@ from raddle.process import current, resolution
 _COUNTS = (env.OMP, env.OPENBLAS, "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 # A process beside this one that has none of these files, nor this mark, is no worker: multiprocessing's Manager.
 _MARK = "OpenMP: threads="
-_RUNTIMES = ("openblas", "mkl", "blis", "libgomp", "libiomp5", "libomp")
+_RUNTIMES = {one.runtime for one in libraries.LIBRARIES if one.family in ("openmp", "blas", "mkl", "blis")}
 _SIGNS = (
     *(start for runtime in _RUNTIMES for start in libraries.name_starts(runtime)),
     b"memfd:" + mark.PREFIX + _MARK.encode(),
 )
 # As the door has completed them.
 _undivided = {name: int(COMPLETED[name]) for name in _COUNTS if COMPLETED.get(name, "").isdigit()}
+_divided: set[str] = set()
 
 
 def prepare(plan_text: str) -> None:
@@ -34,13 +35,18 @@ def prepare(plan_text: str) -> None:
     most = max(counts.values())
     mark.leave("openmp", f"{_MARK}{most}")
     fields = env.decode(plan_text)
-    wanted = resolution.resolve({**fields, "intra_op": most}, current.read_facts(fields, _SIGNS))
-    changed = [name for name, count in counts.items() if wanted.intra_op is not None and count > wanted.intra_op]
+    facts = current.read_facts(fields, _SIGNS)
+    wanted = resolution.resolve({**fields, "intra_op": most}, facts)
+    shares = facts.workers_seen > 1 and wanted.intra_op is not None
+    changed = [name for name, count in counts.items() if shares and count > (wanted.intra_op or 0)]
     for name in changed:
         env.complete(name, str(wanted.intra_op))
     if changed:
+        _divided.update(changed)
         mark.leave("openmp", f"{_MARK}{wanted.intra_op} ({wanted.because['intraOp']})")
 
 
-def install(module: Any, plan_text: str) -> None:
-    """Nothing is left to be done."""
+def install(module: Any, plan_text: str) -> None:  # noqa: ARG001  # as all adapters'
+    """Now the library's file says that this is a worker."""
+    if not _divided:
+        mark.leave("openmp", "")

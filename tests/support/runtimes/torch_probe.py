@@ -35,8 +35,11 @@ def allowed(task):
 
 
 def cpu_s(task):
-    """Time on a CPU, exact: sched(7), /proc/<pid>/schedstat."""
-    return int((task / "schedstat").read_text().split()[0]) / 1e9
+    """Time on a CPU, exact: sched(7), /proc/<pid>/schedstat. 0 of a thread that has just ended."""
+    try:
+        return int((task / "schedstat").read_text().split()[0]) / 1e9
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
 
 
 def threads():
