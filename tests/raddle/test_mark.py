@@ -59,6 +59,11 @@ def test_a_runtime_s_latest_takes_the_place_of_the_one_before_and_a_complaint_st
     assert marks.of(pid) == ["b", "d"]
 
 
+def test_a_mark_is_taken_back_and_may_come_again(child):
+    pid = child("for line in ('a', '', '', 'b', '', 'c'): mark.leave('x', line)\nmark.leave('y', '')")
+    assert marks.of(pid) == ["c"]
+
+
 def test_a_worker_that_writes_no_line_leaves_a_mark(child):
     assert marks.of(child("log.announce('torch', 'a', first_worker=False)")) == ["a"]
 
