@@ -61,6 +61,8 @@ struct process {
     unsigned cpus;           /* that it may run on; 0: not asked */
     bool closed;             /* a Python that does not look at PYTHONPATH */
     bool early;              /* has a library that has read its variables by now */
+    bool unread;             /* and lacks one of those that have been completed since */
+    char starts;             /* '0' and on: programs that it has started in its own place */
     struct rd_out completed; /* "NAME=value;..." */
     char text[COMPLETED_BYTES];
 };
@@ -106,8 +108,6 @@ static enum reads reads_of(unsigned runtime)
         return AS_LOADED;
     case RD_RUNTIME_LIBIOMP5:
     case RD_RUNTIME_LIBOMP:
-    case RD_RUNTIME_MKL:
-    case RD_RUNTIME_BLIS:
         return WHEN_CALLED;
     default:
         return ANY_TIME;
@@ -159,13 +159,16 @@ static enum kind kind_of(const struct process *process)
     if (!starts_others && (rd_exports("Py_Main", "libpython") || rd_exports("pypy_main_startup", "libpypy"))) {
         return PYTHON;
     }
+    if (runs_scripts(process, name)) {
+        return OTHER;
+    }
     if (rd_same(name, "java")) {
         return JAVA_PROGRAM;
     }
     if (is_node() || has_runtime(ANY_TIME)) {
         return RUNTIME;
     }
-    return rd_same(name, "nproc") || (rd_one_uses("dlopen") && !runs_scripts(process, name)) ? LOADER : OTHER;
+    return rd_same(name, "nproc") || rd_one_uses("dlopen") ? LOADER : OTHER;
 }
 
 /* BASE/python/, where this library was preloaded from BASE and it has the shim. */
@@ -356,17 +359,43 @@ static void drop_all(struct rd_text variable)
     }
 }
 
-/* Takes out what a parent's door has completed and the parent has left as it was. */
-static void take_back(void)
+static void put_id(struct rd_out *out)
+{
+    rd_put_char(out, '#');
+    rd_put_number(out, rd_pid());
+    rd_put_char(out, '/');
+}
+
+/* How often this process has started a program in its own place, by the end of a list: "#PID/STARTS". */
+static char starts_of(struct rd_text list)
+{
+    char id[24];
+    struct rd_text last = list;
+    for (bool more = true; more;) {
+        last = rd_split(list, ';', &list, &more);
+    }
+    struct rd_out out = rd_out(id, sizeof id);
+    put_id(&out);
+    bool is_own = last.length == out.length + 1 && rd_starts(last.at, id);
+    return is_own ? last.at[out.length] : '0' - 1;
+}
+
+/* Takes out what a parent's door has completed and the parent has left as it was. What is hidden from Python code may be
+ * what this code sets before it starts itself again, as long as it does not find it: the second time it stays. */
+static void take_back(struct process *process)
 {
     char **listed = find(COMPLETED);
     if (*listed == NULL) {
         return;
     }
-    struct rd_text rest = rd_text_of(*listed + sizeof COMPLETED);
+    struct rd_text rest = rd_text_of(*listed + sizeof COMPLETED), all = rest;
     drop(listed);
+    process->starts = (char)(starts_of(all) + 1);
     while (rest.length > 0 && rest.length < COMPLETED_BYTES) {
-        drop_all(rd_split(rest, ';', &rest, NULL));
+        struct rd_text one = rd_split(rest, ';', &rest, NULL);
+        if (process->starts < '2' || one.at[one.length - 1] == ' ') {
+            drop_all(one);
+        }
     }
 }
 
@@ -379,24 +408,40 @@ static bool is_set(const char *name)
 
 /* In the second start: the counts have been read, and a program that reads them itself finds what it was started with. One
  * may compare them with its own options, and end where they differ. */
-static void take_out_what_was_read(const struct process *process)
+static void take_out_what_was_read(struct process *process)
 {
     const char *listed = rd_env(COMPLETED);
     if (listed == NULL || kind_of(process) != RUNTIME || is_node() || has_runtime(WHEN_CALLED)) {
         return;
     }
+    /* What the program sets by that name, for a start of its own, is the program's. */
+    struct rd_out left = rd_out(process->text, sizeof process->text);
     for (struct rd_text rest = rd_text_of(listed); rest.length > 0;) {
         struct rd_text one = rd_split(rest, ';', &rest, NULL);
         if (rd_starts(one.at, "OMP_NUM_THREADS=") || rd_starts(one.at, "OPENBLAS_NUM_THREADS=")) {
             drop_all(one);
+        } else {
+            rd_put(&left, left.length == 0 ? "" : ";");
+            rd_put_text(&left, one);
         }
+    }
+    if (left.length > 0) {
+        set(process, COMPLETED, process->text, true);
+    } else {
+        drop(find(COMPLETED));
     }
 }
 
 /* Whether a library would take this variable for one in which somebody has chosen. */
 static bool beats_a_choice(const char *name)
 {
+    static const char *const of_openmp[] = {"OMP_DYNAMIC", "KMP_HW_SUBSET", "OMP_NUM_THREADS_ALL"};
     bool blas = rd_starts(name, "OPENBLAS_");
+    for (size_t i = 0; rd_same(name, "OMP_NUM_THREADS") && i < sizeof of_openmp / sizeof of_openmp[0]; i++) {
+        if (is_set(of_openmp[i])) {
+            return true;
+        }
+    }
     return (blas && is_set("GOTO_NUM_THREADS")) || (rd_same(name, "KMP_BLOCKTIME") && is_set("OMP_WAIT_POLICY"))
            || ((blas || rd_starts(name, "MKL_") || rd_starts(name, "BLIS_") || rd_starts(name, "NUMEXPR_"))
                && is_set("OMP_NUM_THREADS"));
@@ -417,12 +462,16 @@ static bool is_completed(const struct process *process, const char *name)
 static void complete(struct process *process, const char *name, const char *value)
 {
     struct rd_out *list = &process->completed;
+    bool is_early = process->early && (rd_starts(name, "OMP_") || rd_starts(name, "OPENBLAS_"));
     bool hidden = process->kind == PYTHON && !process->closed && !process->early;
     if (is_set(name) || is_completed(process, name) || beats_a_choice(name)
         || list->length + rd_length(name) + rd_length(value) + 3 > list->size
-        || (process->kind == PYTHON && process->closed && !rd_starts(name, "ORT_"))) {
+        || (process->kind == PYTHON && process->closed && !rd_starts(name, "ORT_"))
+        /* It has bound this thread to one CPU by now, which a second start would have for all. */
+        || (is_early && rd_openmp_binds())) {
         return;
     }
+    process->unread |= is_early;
     rd_put(list, list->length == 0 ? "" : ";");
     rd_put(list, name);
     rd_put_char(list, '=');
@@ -611,7 +660,7 @@ static void open_door(struct process *process)
         take_out_what_was_read(process);
         return;
     }
-    take_back();
+    take_back(process);
     const char *text = rd_env(PLAN);
     if (text != NULL && text[0] == '\0') {
         return;
@@ -639,13 +688,18 @@ static void open_door(struct process *process)
         }
     }
     if (process->completed.length > 0) {
+        if (process->kind == PYTHON && !process->closed) {
+            rd_put_char(&process->completed, ';');
+            put_id(&process->completed);
+            rd_put_char(&process->completed, process->starts < '2' ? process->starts : '2');
+        }
         set(process, COMPLETED, process->text, true);
     }
     /* With a plan that can't be used too: the shim says so. */
     if (process->kind == PYTHON && !process->closed) {
         extend_path(process);
     }
-    if (process->early && process->completed.length > 0) {
+    if (process->unread) {
         rd_start_again();
     }
 }
@@ -653,7 +707,7 @@ static void open_door(struct process *process)
 /* The only constructor. glibc passes these arguments to every one. */
 __attribute__((constructor)) static void start(int count, char **arguments, char **given)
 {
-    struct process process = {.count = count, .arguments = arguments};
+    struct process process = {.count = count, .arguments = arguments, .starts = '0'};
     process.auxiliary = auxiliary_behind(count, arguments, given);
     rd_remember_stderr();
     open_door(&process);

@@ -263,8 +263,7 @@ static void join_threads(struct rd_cpus *cpus)
     }
 }
 
-/* Whether an OpenMP library binds threads to CPUs in this environment. */
-static bool openmp_binds(void)
+bool rd_openmp_binds(void)
 {
     static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
     bool binds = false;
@@ -302,7 +301,7 @@ static void read_cpus(struct rd_facts *facts)
     facts->cpus = own;
     if (facts->knows_cpus && !has_all_of_start(&own)) {
         join_threads(&facts->cpus);
-        if (!has_all_of_start(&facts->cpus) && openmp_binds()) {
+        if (!has_all_of_start(&facts->cpus) && rd_openmp_binds()) {
             join_start(&facts->cpus, &own);
         }
     }

@@ -212,6 +212,8 @@ void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts, bool alon
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts);
 /* Before main: the CPUs that the process may run on are at least these where OpenMP binds threads. How many; 0: unknown. */
 unsigned rd_remember_cpus(void);
+/* Whether an OpenMP library binds threads to CPUs in this environment. */
+bool rd_openmp_binds(void);
 /* Whether it is what code counts on this machine: all CPUs, those of the process, or the cores of either; half of them, or
  * one less. As process/machine_counts.py. */
 bool rd_is_machines_count(int count);

@@ -66,6 +66,15 @@ def in_c(name: str, value: str) -> str:
     return value + " " if name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") else value
 
 
+# The end of the door's list: the process, which may start a program in its own place.
+STARTS: "list[str]" = []
+
+
+def in_list(completed: "dict[str, str]") -> str:
+    """RADDLE_COMPLETED as a child's door reads it."""
+    return ";".join([f"{name}={in_c(name, value)}" for name, value in completed.items()] + STARTS)
+
+
 # Taken before an application can put another in its place: those of gevent and eventlet are for greenlets, and threads
 # of their pools that meet at one wait for ever.
 RLock = _thread.RLock

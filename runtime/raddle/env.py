@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from raddle import COMPLETED as _COMPLETED
-from raddle import in_c
+from raddle import in_c, in_list
 from raddle.keys import NUMBERS, WORDS
 
 TYPE_CHECKING = False
@@ -91,7 +91,7 @@ def complete(name: str, value: str) -> None:
     """Changes what the door has completed: in C's environment, and in the list by which a child's door takes it out."""
     _COMPLETED[name] = value
     os.putenv(name, in_c(name, value))
-    os.putenv(COMPLETED, ";".join(f"{one}={in_c(one, text)}" for one, text in _COMPLETED.items()))
+    os.putenv(COMPLETED, in_list(_COMPLETED))
 
 
 def effective(environ: Mapping[str, str]) -> dict[str, str]:

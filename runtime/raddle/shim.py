@@ -8,7 +8,7 @@ each process: it is as short as it can be, and imports only what every process h
 import os
 import sys
 
-from raddle import COMPLETED, HIDDEN, RUNTIMES, in_c
+from raddle import COMPLETED, HIDDEN, RUNTIMES, STARTS, in_c, in_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def _complete() -> None:
         name, equals, value = part.partition("=")
         if equals:
             COMPLETED[name] = value
+        elif name:
+            STARTS.append(name)
         if name in HIDDEN:
             if os.environ.get(name) == value:
                 # The door has started this Python again, for a preloaded library that reads it before.
@@ -82,7 +84,7 @@ def _complete() -> None:
         elif equals:
             os.environ[name] = value
     if text:
-        os.putenv("RADDLE_COMPLETED", ";".join(f"{name}={in_c(name, value)}" for name, value in COMPLETED.items()))
+        os.putenv("RADDLE_COMPLETED", in_list(COMPLETED))
 
 
 def activate() -> bool:

@@ -26,6 +26,7 @@ libc.getenv.restype = ctypes.c_char_p
 def seen(*_):
     names = "OMP_NUM_THREADS", "KMP_BLOCKTIME", "NUMBA_NUM_THREADS", "RADDLE_COMPLETED"
     c = {name: (libc.getenv(name.encode()) or b"").decode() for name in names}
+    c["RADDLE_COMPLETED"] = c["RADDLE_COMPLETED"].partition(";#")[0]
     return [{name: os.environ[name] for name in names if name in os.environ}, c]
 """
 LISTED = "KMP_BLOCKTIME=1;NUMBA_NUM_THREADS=2;ORT_INTRA_OP_NUM_THREADS=2;ORT_INTER_OP_NUM_THREADS=1;OMP_NUM_THREADS=2 "
