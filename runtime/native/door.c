@@ -62,7 +62,7 @@ struct process {
     bool closed;             /* a Python that does not look at PYTHONPATH */
     bool early;              /* has a library that has read its variables by now */
     bool unread;             /* and lacks one of those that have been completed since */
-    char starts;             /* '0' and on: programs that it has started in its own place */
+    char starts;             /* '0' and on: Pythons that it was started by, each by the one before */
     struct rd_out completed; /* "NAME=value;..." */
     char text[COMPLETED_BYTES];
 };
@@ -359,29 +359,19 @@ static void drop_all(struct rd_text variable)
     }
 }
 
-static void put_id(struct rd_out *out)
-{
-    rd_put_char(out, '#');
-    rd_put_number(out, rd_pid());
-    rd_put_char(out, '/');
-}
-
-/* How often this process has started a program in its own place, by the end of a list: "#PID/STARTS". */
+/* The end of a Python's list, "#N": it was started by N others with such a list, one by the other. */
 static char starts_of(struct rd_text list)
 {
-    char id[24];
     struct rd_text last = list;
     for (bool more = true; more;) {
         last = rd_split(list, ';', &list, &more);
     }
-    struct rd_out out = rd_out(id, sizeof id);
-    put_id(&out);
-    bool is_own = last.length == out.length + 1 && rd_starts(last.at, id);
-    return is_own ? last.at[out.length] : '0' - 1;
+    return last.length == 2 && last.at[0] == '#' ? last.at[1] : '0' - 1;
 }
 
 /* Takes out what a parent's door has completed and the parent has left as it was. What is hidden from Python code may be
- * what this code sets before it starts itself again, as long as it does not find it: the second time it stays. */
+ * what this code sets before it starts itself again, for as long as it does not find it: in the end it stays. No system
+ * call tells who was started in the place of whom: a filter may kill for one. */
 static void take_back(struct process *process)
 {
     char **listed = find(COMPLETED);
@@ -393,7 +383,7 @@ static void take_back(struct process *process)
     process->starts = (char)(starts_of(all) + 1);
     while (rest.length > 0 && rest.length < COMPLETED_BYTES) {
         struct rd_text one = rd_split(rest, ';', &rest, NULL);
-        if (process->starts < '2' || one.at[one.length - 1] == ' ') {
+        if (process->starts <= '9' || one.at[one.length - 1] == ' ') {
             drop_all(one);
         }
     }
@@ -689,9 +679,8 @@ static void open_door(struct process *process)
     }
     if (process->completed.length > 0) {
         if (process->kind == PYTHON && !process->closed) {
-            rd_put_char(&process->completed, ';');
-            put_id(&process->completed);
-            rd_put_char(&process->completed, process->starts < '2' ? process->starts : '2');
+            rd_put(&process->completed, ";#");
+            rd_put_char(&process->completed, process->starts < '9' ? process->starts : '9');
         }
         set(process, COMPLETED, process->text, true);
     }

@@ -66,7 +66,7 @@ def in_c(name: str, value: str) -> str:
     return value + " " if name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") else value
 
 
-# The end of the door's list: the process, which may start a program in its own place.
+# The end of the door's list, by which programs that start themselves again come to an end.
 STARTS: "list[str]" = []
 
 

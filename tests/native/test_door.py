@@ -222,7 +222,7 @@ int main(int count, char **arguments)
 PYTHON_STARTS_ITSELF = """
 import os, sys
 starts, name, value = int(os.environ.get("STARTS", 0)), sys.argv[1], sys.argv[2]
-if os.environ.get(name) is None and starts < 9:
+if os.environ.get(name) is None and starts < 99:
     os.environ["STARTS"] = str(starts + 1)
     os.environ[name] = value
     os.execv(sys.executable, sys.orig_argv)
@@ -242,7 +242,7 @@ def test_a_program_that_sets_the_planned_count_and_starts_itself_does_so_once(st
         ("OMP_NUM_THREADS", "2", 1),
         ("OMP_NUM_THREADS", "5", 1),
         # Only these two have what tells a count of the code from an equal one that was hidden.
-        ("ORT_INTRA_OP_NUM_THREADS", COUNTS["ORT_INTRA_OP_NUM_THREADS"], 2),
+        ("ORT_INTRA_OP_NUM_THREADS", COUNTS["ORT_INTRA_OP_NUM_THREADS"], 10),
     ],
 )
 def test_a_python_that_sets_what_is_hidden_from_it_and_starts_itself_comes_to_an_end(started, name, value, starts):
@@ -295,7 +295,7 @@ def test_no_python_code_sees_the_counts(started, program, tree):
     assert not found.keys() & COUNTS.keys()
     listed, _, starts = found["RADDLE_COMPLETED"].rpartition(";#")
     assert listed == ";".join(f"{name}={value}" for name, value in COUNTS.items())
-    assert starts.endswith("/0")
+    assert starts == "0"
 
 
 @pytest.mark.parametrize("kind", ["Py_Main", "napi_create_function", "other"])
