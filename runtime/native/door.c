@@ -38,7 +38,6 @@
 #define PATH "PYTHONPATH"
 #define JAVA "JAVA_TOOL_OPTIONS"
 #define JAVA_OPTION "-XX:ActiveProcessorCount="
-/* What raddle_operator.injection.environment reads at most. */
 #define PATH_BYTES 4096
 /* More than all families have together. */
 #define COMPLETED_BYTES 2048
@@ -133,8 +132,8 @@ static bool has_runtime(enum reads when)
     return rd_one_is_loaded(stems);
 }
 
-/* A shell, make or perl. By its name, which ends with sh, but for its version; a script's shell is its first argument. No system call says it: a
- * filter may kill for one that the program itself does without. */
+/* A shell, make or perl. By its name, a shell's ends with sh, but for its version; a script's shell is its first argument.
+ * No system call says it: a filter may kill for one that the program itself does without. */
 static bool runs_scripts(const struct process *process, const char *name)
 {
     name = name[0] == '\0' && process->count > 0 ? rd_base_name(process->arguments[0]) : name;

@@ -322,7 +322,7 @@ void rd_threads_forked(void);
 /* The letter of the option by which an interpreter is told to read no PYTHONPATH, or to run no sitecustomize; else 0. It
  * is one by the base name of its file, or of its first argument. */
 char rd_python_closed(const char *program, int count, char *const *arguments);
-/* RADDLE_LITERALS is no longer than this: the webhook reads no more. */
+/* RADDLE_LITERALS is no longer than this: raddle_operator.injection.injected reads no more. */
 #define RD_MAX_LITERALS 16384
 /* The next variable and its value of RADDLE_LITERALS, taken off the text; false after the last one. */
 bool rd_next_literal(struct rd_text *rest, struct rd_text *name, struct rd_text *value);
